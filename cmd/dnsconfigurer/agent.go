@@ -36,26 +36,16 @@ at once on SIGHUP. If the configuration is invalid, the agent keeps the previous
     --kubeconfig /etc/kubernetes/kubelet.conf --manifests /etc/kubernetes/manifests`,
 		Args: usage.NoArguments,
 	}
-	source := addConfigFlags(cmd, config.AgentKind())
+	source := config.AgentKind().FromFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := load(cmd.Context(), source)
+		c, err := daemon.Load(cmd.Context(), source)
 		if err != nil {
 			return err
 		}
-		writer, err := daemon.NewLogWriter(cmd.ErrOrStderr(), c.LogFormat)
-		if err != nil {
-			return err
-		}
-		defer writer.Start()()
-		defer daemon.TuneRuntime()()
-		reload, stop := daemon.Sighup()
-		defer stop()
-		writer.Logger().Info("starting", "version", version())
-		server := agent.Server{Source: source, Reload: reload, Version: version(), Log: writer.Logger(), Writer: writer}
-		if err := server.Run(cmd.Context(), c); err != nil {
-			return daemon.Failure{Err: err, Format: c.LogFormat}
-		}
-		return nil
+		return daemon.ServeOnNode(cmd.ErrOrStderr(), c.LogFormat, version(), func(p daemon.Process) error {
+			server := agent.Server{Source: source, Reload: p.Reload, Version: version(), Log: p.Log, Writer: p.Writer}
+			return server.Run(cmd.Context(), c)
+		})
 	}
 	return cmd
 }

@@ -52,8 +52,8 @@ func bypassOnCommand() *cobra.Command {
 			return err
 		},
 	}
-	addNodeFlags(cmd.Flags(), &n)
-	addMetricsFlag(cmd.Flags(), &n)
+	n.Register(cmd.Flags())
+	n.RegisterMetrics(cmd.Flags())
 	cmd.Flags().StringVar(&reason, "reason", "requested by a command", "`TEXT` for the event on the node and for the command status")
 	return cmd
 }
@@ -83,10 +83,10 @@ is restarted. Restart the kubelet, or set --restart-kubelet.`,
 			return n.UseShim(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
-	addNodeFlags(cmd.Flags(), &n)
-	addMetricsFlag(cmd.Flags(), &n)
-	addKubeletFlag(cmd.Flags(), &n)
-	addRestartFlag(cmd, &n)
+	n.Register(cmd.Flags())
+	n.RegisterMetrics(cmd.Flags())
+	n.RegisterKubelet(cmd.Flags())
+	n.RegisterRestart(cmd.Flags())
 	return cmd
 }
 

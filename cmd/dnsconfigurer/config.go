@@ -80,9 +80,6 @@ Exit code 1 if the file, the resolv.conf or a manifest has errors.`,
   dnsconfigurer config check /var/lib/kubelet/config.yaml -o json`,
 		Args: usage.OneArgument("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := usage.CheckFormat(o.Format, "text", "json"); err != nil {
-				return err
-			}
 			if len(o.Input.Paths) == 0 {
 				reason := "without manifests: leave it out, or set -f"
 				if err := usage.CheckUnset(cmd, reason, "recursive", "strict", "namespace"); err != nil {
@@ -92,10 +89,6 @@ Exit code 1 if the file, the resolv.conf or a manifest has errors.`,
 			return reported(o.Run(cmd.Context(), args[0], cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()))
 		},
 	}
-	cmd.Flags().BoolVar(&o.NoFiles, "no-files", false,
-		"check only the fields of FILE: do not read the files that it names, and accept missing fields")
-	usage.FormatFlag(cmd, &o.Format,
-		"`FORMAT`: text or json (JSON Lines, one for each finding, then one for each changed pod)", "text", "json")
-	addManifestFlags(cmd.Flags(), &o.Input)
+	o.Register(cmd.Flags())
 	return cmd
 }

@@ -4,14 +4,11 @@
 package main
 
 import (
-	"context"
-	"log/slog"
-	"os"
-
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/clusterdns"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
@@ -35,13 +32,16 @@ SIGHUP. If it is invalid, the server keeps the previous one.`,
   dnsconfigurer dns --manifests examples/ --stub-domain corp.example=192.0.2.1,192.0.2.2`,
 		Args: usage.NoArguments,
 	}
-	source := addConfigFlags(cmd, config.DNSKind())
+	source := config.DNSKind().FromFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return serve(cmd, source, func(c config.DNS) string { return c.LogFormat },
-			func(ctx context.Context, c config.DNS, reload <-chan os.Signal, log *slog.Logger) error {
-				server := clusterdns.Server{Source: source, Reload: reload, Version: version(), Log: log}
-				return server.Run(ctx, c)
-			})
+		c, err := daemon.Load(cmd.Context(), source)
+		if err != nil {
+			return err
+		}
+		return daemon.Serve(cmd.ErrOrStderr(), c.LogFormat, version(), func(p daemon.Process) error {
+			server := clusterdns.Server{Source: source, Reload: p.Reload, Version: version(), Log: p.Log}
+			return server.Run(cmd.Context(), c)
+		})
 	}
 	return cmd
 }

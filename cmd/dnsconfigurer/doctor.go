@@ -6,9 +6,7 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
@@ -44,7 +42,7 @@ docs/doctor.md lists the checks and the permissions.
 Exit code 1: there is a finding of severity error, or the API server cannot be reached.`
 
 func doctorCommand() *cobra.Command {
-	o, format, kubeconfig, kubeContext := gather.Options{}, "", "", ""
+	o, format := gather.Options{}, ""
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find what is wrong with the DNS of a cluster, with evidence",
@@ -57,14 +55,11 @@ func doctorCommand() *cobra.Command {
   dnsconfigurer doctor --dns-server 10.96.0.10`,
 		Args: usage.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := usage.CheckFormat(format, output.DoctorFormats...); err != nil {
-				return err
-			}
 			c, err := o.Parse()
 			if err != nil {
 				return err
 			}
-			if c.API, err = client.LoadUserConfig(kubeconfig, kubeContext, "dnsconfigurer-doctor/"+version()); err != nil {
+			if c.API, err = client.LoadUserConfig(o.Kubeconfig, o.Context, "dnsconfigurer-doctor/"+version()); err != nil {
 				return err
 			}
 			c.API.QPS = -1                                    // no limit: about twenty requests, and by flag at most 16 at a time
@@ -76,37 +71,12 @@ func doctorCommand() *cobra.Command {
 				return err
 			}
 			result := doctor.Run(ctx, s)
-			if err := output.WriteDoctor(cmd.OutOrStdout(), format, result); err != nil {
-				return fmt.Errorf("writing the result: %w", err)
-			}
-			return reported(!doctor.HasErrors(result), nil)
+			err = output.WriteDoctor(cmd.OutOrStdout(), format, result)
+			return reported(!doctor.HasErrors(result), err)
 		},
 	}
-	f := cmd.Flags()
-	f.StringVar(&kubeconfig, "kubeconfig", "",
-		"kubeconfig `FILE`; empty: as kubectl, $KUBECONFIG, ~/.kube/config or the pod's service account")
-	f.StringVar(&kubeContext, "context", "", "`CONTEXT` of the kubeconfig; empty: the current one")
-	f.StringVarP(&o.Scope.Namespace, "namespace", "n", "", "check pods and Services of this `NAMESPACE`; empty: all")
-	f.StringVar(&o.Pod, "pod", "", "check the pod `NAMESPACE/NAME`, and print the resolv.conf that it should have")
-	f.StringVar(&o.Scope.Node, "node", "", "check pods of the node `NAME`; empty: all")
-	f.StringVarP(&format, "output", "o", "text", "`FORMAT`: text, json or html")
-	f.StringArrayVar(&o.DNSServers, "dns-server", nil,
-		"`IP[:PORT]` of a DNS server to query instead of those of the cluster; repeatable, at most 16")
-	f.StringVar(&o.ExternalName, "external-name", "example.com", "`NAME` outside the cluster to query; empty: none")
-	f.StringVar(&o.ClusterDomain, "cluster-domain", "",
-		"`DOMAIN` of the cluster; empty: as in the ConfigMap kubelet-config, or the Corefile, or cluster.local")
-	f.BoolVar(&o.Kubelets, "kubelets", false,
-		"read the configuration of each kubelet through the API server; needs the permission nodes/proxy")
-	f.BoolVar(&o.Exec, "exec", false, "run cat in pods, to compare their /etc/resolv.conf; needs the permission pods/exec")
-	f.BoolVar(&o.PortForward, "port-forward", false,
-		"query the pods of the cluster DNS through the API server, too, over TCP; needs the permission pods/portforward")
-	f.StringVar(&o.Image, "ephemeral-container", "",
-		"add a container with `IMAGE`, that of dnsconfigurer, to the pod of --pod, and query the servers from there, too; "+
-			"it cannot be removed: it stays in the pod until the pod ends; needs the permission pods/ephemeralcontainers")
-	f.DurationVar(&o.Timeout, "timeout", time.Minute,
-		"time limit, a `DURATION`: a check without its data by then is printed as not checked")
-	f.IntVar(&o.MaxObjects, "max-objects", 50_000, "`NUMBER` of objects of each kind that are read")
-	usage.Complete(cmd, "output", output.DoctorFormats...)
+	o.Register(cmd.Flags())
+	usage.ChoiceFlag(cmd.Flags(), &format, "output", "o", "`FORMAT`: text, json or html", output.DoctorFormats...)
 	cmd.AddCommand(doctorQueryCommand())
 	return cmd
 }
@@ -134,7 +104,7 @@ func doctorQueryCommand() *cobra.Command {
 			lines := json.NewEncoder(cmd.OutOrStdout())
 			for _, p := range probe.Run(cmd.Context(), plan) {
 				if err := lines.Encode(p); err != nil {
-					return fmt.Errorf("writing the replies: %w", err)
+					return err
 				}
 			}
 			return nil

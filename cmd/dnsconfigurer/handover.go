@@ -29,7 +29,7 @@ one. Other flags, and changes of the systemd unit, take effect after a restart.`
   dnsconfigurer handover --config /etc/dnsconfigurer/shim.yaml`,
 		Args: usage.NoArguments,
 	}
-	source := addConfigFlags(cmd, config.SocketKind())
+	source := config.SocketKind().FromFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		endpoints, err := config.LoadEndpoints(source)
 		if err != nil {

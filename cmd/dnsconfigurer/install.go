@@ -33,10 +33,10 @@ that has not been restarted since the command configured it.`,
 		Args: usage.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return n.Install(cmd.Context(), cmd.OutOrStdout()) },
 	}
-	addNodeFlags(cmd.Flags(), &n)
-	addKubeletFlag(cmd.Flags(), &n)
-	addRestartFlag(cmd, &n)
-	addDryRunFlag(cmd.Flags(), &n)
+	n.Register(cmd.Flags())
+	n.RegisterKubelet(cmd.Flags())
+	n.RegisterRestart(cmd.Flags())
+	n.RegisterDryRun(cmd.Flags())
 	return cmd
 }
 
@@ -58,10 +58,10 @@ run the command again.`,
 		Args: usage.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return n.Uninstall(cmd.Context(), cmd.OutOrStdout()) },
 	}
-	addNodeFlags(cmd.Flags(), &n)
-	addKubeletFlag(cmd.Flags(), &n)
-	addRestartFlag(cmd, &n)
-	addMetricsFlag(cmd.Flags(), &n)
-	addDryRunFlag(cmd.Flags(), &n)
+	n.Register(cmd.Flags())
+	n.RegisterKubelet(cmd.Flags())
+	n.RegisterRestart(cmd.Flags())
+	n.RegisterMetrics(cmd.Flags())
+	n.RegisterDryRun(cmd.Flags())
 	return cmd
 }

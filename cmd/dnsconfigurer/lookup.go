@@ -5,12 +5,10 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/lookup"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/lookup/live"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
@@ -58,26 +56,8 @@ results differ. docs/lookup.md describes the libraries and the limits of the sim
 			return nil
 		},
 	}
-	flags := cmd.Flags()
-	addManifestFlags(flags, &o.Input)
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of a live cluster, instead of -f")
-	flags.StringVar(&o.Context, "context", "",
-		"`CONTEXT` of the kubeconfig of a live cluster, instead of -f; without --kubeconfig, of the kubeconfig that kubectl uses")
-	flags.DurationVar(&o.Timeout, "timeout", time.Minute, "time limit for reading a live cluster, a `DURATION`")
-	flags.StringVar(&o.Pod, "pod", "",
-		"`NAMESPACE/NAME` of the pod or workload, or KIND/NAME in the namespace of -n, such as statefulset/db")
-	flags.StringVar(&o.Library, "libc", string(libc.Glibc),
-		"resolver `LIBRARY` of the program: glibc (2.36 to 2.41), musl (1.2.5), musl-1.2.3, or go (Go 1.26 without cgo)")
-	flags.BoolVar(&o.Compare, "compare", false, "compare ClusterFirst with ClusterFirstWithAutopath, and count the queries on each hop")
-	flags.StringVar(&o.Server, "server", "",
-		"`ADDR[:PORT]` of a DNS server that replaces all nameservers of the pod; empty: the cluster DNS is simulated from the manifests")
-	flags.BoolVar(&o.Complete, "complete", false, "the manifests are the whole cluster: names that they lack do not exist")
-	flags.StringSliceVar(&o.Upstream, "upstream", nil,
-		"`ADDR[:PORT]` or tls://ADDR[:PORT]#NAME of an upstream server of the simulated cluster "+
-			"DNS; repeatable; empty: names outside the cluster are not queried")
-	usage.FormatFlag(cmd, &o.Format, "`FORMAT`: text or json (JSON Lines, one for each lookup)", "text", "json")
-	nodeFlags.Register(flags)
-	usage.Complete(cmd, "libc", lookup.Libraries()...)
+	o.Register(cmd.Flags())
+	nodeFlags.Register(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := o.Parse(args)
 		if err != nil {

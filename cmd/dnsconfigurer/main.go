@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	usage.RequireShell(root, args)
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
+	root.SetOut(output.ResultWriter{Writer: stdout})
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(usage.FlagError)
 
@@ -88,6 +88,14 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exitFailed
 }
 
+// logFormat returns the value of the flag --log-format, "" if cmd has none.
+func logFormat(cmd *cobra.Command) string {
+	if f := cmd.Flags().Lookup("log-format"); f != nil {
+		return f.Value.String()
+	}
+	return ""
+}
+
 // rootCommand returns the command with its subcommands. args is the command line.
 func rootCommand(args []string) *cobra.Command {
 	printVersion := false
@@ -119,6 +127,7 @@ func rootCommand(args []string) *cobra.Command {
 		webhookCommand(), interruptible(policiesCommand()),
 		configCommand(), versionCommand(),
 	)
+	usage.CompleteFlags(root)
 	return root
 }
 

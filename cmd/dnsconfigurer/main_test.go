@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -174,5 +175,27 @@ lookup -f examples --config examples/node/shim.yaml --pod shop/web --compare www
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// full is a standard output that accepts nothing.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// TestRun_UnwritableResult: a result that cannot be written is an error, in the same words for every
+// command.
+func TestRun_UnwritableResult(t *testing.T) {
+	t.Chdir("../..")
+	for _, command := range []string{
+		"version", "version -o json", "config defaults ShimConfiguration", "config check nowhere.yaml -o json", "policies",
+		"webhook manifests --self-signed", "render examples/autopath.yaml", "validate examples/trouble",
+		"lookup -f examples/ --pod shop/web payments",
+	} {
+		var stderr bytes.Buffer
+		code := run(t.Context(), strings.Fields(command), nil, full{}, &stderr)
+		if code != exitFailed || !strings.Contains(stderr.String(), "dnsconfigurer: writing the result: "+syscall.ENOSPC.Error()) {
+			t.Errorf("%s: exit code %d, %s", command, code, stderr.String())
+		}
 	}
 }

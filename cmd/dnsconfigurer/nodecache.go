@@ -4,13 +4,10 @@
 package main
 
 import (
-	"context"
-	"log/slog"
-	"os"
-
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodecache"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
@@ -38,13 +35,16 @@ SIGHUP. If it is invalid, the cache keeps the previous one.`,
   dnsconfigurer nodecache --config /etc/dnsconfigurer/nodecache.yaml`,
 		Args: usage.NoArguments,
 	}
-	source := addConfigFlags(cmd, config.NodeCacheKind())
+	source := config.NodeCacheKind().FromFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return serve(cmd, source, func(c config.NodeCache) string { return c.LogFormat },
-			func(ctx context.Context, c config.NodeCache, reload <-chan os.Signal, log *slog.Logger) error {
-				server := nodecache.Server{Source: source, Reload: reload, Version: version(), Log: log}
-				return server.Run(ctx, c)
-			})
+		c, err := daemon.Load(cmd.Context(), source)
+		if err != nil {
+			return err
+		}
+		return daemon.Serve(cmd.ErrOrStderr(), c.LogFormat, version(), func(p daemon.Process) error {
+			server := nodecache.Server{Source: source, Reload: p.Reload, Version: version(), Log: p.Log}
+			return server.Run(cmd.Context(), c)
+		})
 	}
 	return cmd
 }

@@ -28,20 +28,19 @@ no pod meanwhile.`,
   dnsconfigurer nri --agent /run/dnsconfigurer/agent.sock --http 127.0.0.1:9352`,
 		Args: usage.NoArguments,
 	}
-	server := relay.Server{Version: version()}
+	server, logFormat := relay.Server{Version: version()}, ""
 	flags := cmd.Flags()
 	flags.StringVar(&server.Socket, "socket", v1alpha1.DefaultNRISocket, "`PATH` of the runtime's NRI socket")
 	flags.StringVar(&server.Agent, "agent", config.SocketPath(v1alpha1.DefaultAgentListen), "`PATH` of the agent's socket")
 	flags.StringVar(&server.HTTP, "http", "", "`ADDR` of the status page, /metrics, /livez and /readyz; empty: none")
-	logFormat := flags.String("log-format", v1alpha1.DefaultLogFormat, "`FORMAT` of the log: text or json")
-	usage.Complete(cmd, "log-format", "text", "json")
+	usage.ChoiceFlag(flags, &logFormat, "log-format", "", "`FORMAT` of the log: text or json", "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := server.CheckFlags(); err != nil {
 			return err
 		}
-		writer, err := daemon.NewLogWriter(cmd.ErrOrStderr(), *logFormat)
+		writer, err := daemon.NewLogWriter(cmd.ErrOrStderr(), logFormat)
 		if err != nil {
-			return usage.Errorf("--log-format: %w", err)
+			return err
 		}
 		defer writer.Start()()
 		defer daemon.TuneRuntime()()

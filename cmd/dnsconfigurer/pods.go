@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strings"
 
@@ -35,23 +34,16 @@ Run it as root on the node, while dnsconfigurer agent runs, or a shim with a sta
 		Args: usage.AtMostOnePod,
 	}
 	registerSocket(cmd, &client)
-	cmd.Flags().StringVarP(&format, "output", "o", "text", "`FORMAT`: text or json")
+	usage.ChoiceFlag(cmd.Flags(), &format, "output", "o", "`FORMAT`: text or json", "text", "json")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the pods again every 2 seconds, until interrupted or an error")
-	usage.Complete(cmd, "output", "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := usage.CheckFormat(format, "text", "json"); err != nil {
-			return err
-		}
 		write := func(ctx context.Context, out io.Writer) error {
 			pod := strings.Join(args, "")
 			pods, err := client.Pods(ctx, pod)
 			if err != nil {
 				return err
 			}
-			if err := output.WriteNodePods(out, format, pod, pods); err != nil {
-				return fmt.Errorf("writing the result: %w", err)
-			}
-			return nil
+			return output.WriteNodePods(out, format, pod, pods)
 		}
 		if watch {
 			return output.Watch(cmd.Context(), cmd.OutOrStdout(), write)

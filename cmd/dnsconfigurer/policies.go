@@ -54,17 +54,8 @@ refused an object for another reason.`,
 			return err
 		},
 	}
-	f := cmd.Flags()
-	f.StringVar(&o.ClusterDomain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: unknown")
-	f.StringSliceVar(&o.ClusterDNS, "cluster-dns", nil, "`IP,..` of the cluster DNS; empty: unknown")
-	f.StringSliceVar(&o.AllowedOverrides, "allowed-overrides", nil,
-		"`POLICY,..` that the nodes allow in the annotation in addition to ClusterFirstWithAutopath; empty: no other")
-	f.StringSliceVar(&o.ExcludedNamespaces, "exclude-namespace", nil,
-		"`NAMESPACE,..` whose objects are not checked; empty: only kube-system, which is always among them")
-	f.BoolVar(&check, "check", false, "report what a cluster enforces, instead of printing the policies")
-	f.StringVar(&probe.Kubeconfig, "kubeconfig", "",
-		"kubeconfig `FILE`, for --check; empty: as kubectl, $KUBECONFIG, ~/.kube/config or the pod's service account")
-	f.StringVarP(&probe.Namespace, "namespace", "n", "default",
-		"`NAMESPACE` of the objects of --check; not kube-system, which the policies skip")
+	o.Register(cmd.Flags())
+	probe.Register(cmd.Flags())
+	cmd.Flags().BoolVar(&check, "check", false, "report what a cluster enforces, instead of printing the policies")
 	return cmd
 }

@@ -77,7 +77,7 @@ func runForPods(cmd *cobra.Command, call podsFunc) {
 		failed := false
 		for _, r := range results {
 			if _, err := fmt.Fprintln(cmd.OutOrStdout(), r); err != nil {
-				return fmt.Errorf("writing the result: %w", err)
+				return err
 			}
 			failed = failed || r.Result == string(events.Failed)
 		}

@@ -7,9 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/rendering"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 func renderCommand() *cobra.Command {
@@ -29,7 +27,7 @@ severity error, for example because the pod would not start or the API server re
   kubectl get deployments -A -o yaml | dnsconfigurer render - -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Input.Paths = append(o.Input.Paths, args...)
-			if err := o.Check(); err != nil {
+			if err := o.Input.Check(); err != nil {
 				return err
 			}
 			node, err := nodeFlags.Load()
@@ -39,8 +37,7 @@ severity error, for example because the pod would not start or the API server re
 			return reported(o.Run(cmd.Context(), node, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()))
 		},
 	}
-	addManifestFlags(cmd.Flags(), &o.Input)
-	usage.FormatFlag(cmd, &o.Format, "`FORMAT`: resolv.conf, json (JSON Lines, one for each object) or explain", output.RenderFormats...)
+	o.Register(cmd.Flags())
 	nodeFlags.Register(cmd.Flags())
 	return cmd
 }

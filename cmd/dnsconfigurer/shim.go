@@ -4,13 +4,9 @@
 package main
 
 import (
-	"cmp"
-	"fmt"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
@@ -41,23 +37,14 @@ configuration is valid. The shim exits only if its socket or the runtime endpoin
   dnsconfigurer shim --kubelet-config /var/lib/kubelet/config.yaml --node-name worker-1 \
     --kubeconfig /etc/kubernetes/kubelet.conf --manifests /etc/kubernetes/manifests`,
 	}
-	source := addConfigFlags(cmd, config.ShimKind())
-	logFormats := []string{"text", "json"}
-	logFormat := cmd.Flags().String("log-format", v1alpha1.DefaultLogFormat, "`FORMAT` of the log: text or json")
-	usage.Complete(cmd, "log-format", logFormats...)
+	source := config.ShimKind().FromFlags(cmd.Flags())
+	logFormat := ""
+	usage.ChoiceFlag(cmd.Flags(), &logFormat, "log-format", "", "`FORMAT` of the log: text or json", "text", "json")
 	run := func(cmd *cobra.Command, problem error) error {
-		writer, err := daemon.NewLogWriter(cmd.ErrOrStderr(), *logFormat)
-		if err != nil {
-			writer, _ = daemon.NewLogWriter(cmd.ErrOrStderr(), v1alpha1.DefaultLogFormat)
-			problem = cmp.Or(problem, fmt.Errorf("--log-format: %w", err))
-		}
-		defer writer.Start()()
-		defer daemon.TuneRuntime()()
-		reload, stop := daemon.Sighup()
-		defer stop()
-		writer.Logger().Info("starting", "version", version())
-		server := shim.Server{Source: source, Flags: problem, Reload: reload, Version: version(), Log: writer.Logger(), Writer: writer}
-		return server.Run(cmd.Context())
+		return daemon.ServeOnNode(cmd.ErrOrStderr(), logFormat, version(), func(p daemon.Process) error {
+			server := shim.Server{Source: source, Flags: problem, Reload: p.Reload, Version: version(), Log: p.Log, Writer: p.Writer}
+			return server.Run(cmd.Context())
+		})
 	}
 	// The shim also runs with an invalid command line, and reports the error: without the shim no pod
 	// could start. After a rollback the unit may have a flag that this version does not know.

@@ -179,7 +179,7 @@ func TestShim_BadFlags(t *testing.T) {
 		{"an unknown flag", []string{"--new-flag", "x"}, "unknown flag: --new-flag"},
 		{"an unknown flag with a value", []string{"--new-flag=x"}, "unknown flag: --new-flag"},
 		{"a flag without its value", []string{"--kubeconfig"}, "flag needs an argument: --kubeconfig"},
-		{"a log format", []string{"--log-format", "xml"}, `--log-format: log format "xml": want text or json`},
+		{"a log format", []string{"--log-format", "xml"}, `--log-format: "xml": want text or json`},
 		{"an argument", []string{"extra"}, `unexpected argument "extra"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

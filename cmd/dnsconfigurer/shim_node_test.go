@@ -293,16 +293,19 @@ func freeAddr(t *testing.T) string {
 	return process.Loopback(t, 1)[0]
 }
 
+// get returns a page of a server. A server that already accepts calls or queries may open the address
+// of its pages a moment later.
 func get(t *testing.T, addr, path string) string {
 	t.Helper()
-	r, err := http.Get(fmt.Sprintf("http://%s%s", addr, path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var body []byte
+	poll.UntilNil(t, "a reply of "+addr, func() error {
+		r, err := http.Get(fmt.Sprintf("http://%s%s", addr, path))
+		if err != nil {
+			return err
+		}
+		defer r.Body.Close()
+		body, err = io.ReadAll(r.Body)
+		return err
+	})
 	return string(body)
 }

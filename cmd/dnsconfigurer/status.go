@@ -29,9 +29,6 @@ configured without the shim and an agent runs without problems. Otherwise 1.`,
 		Example: "  dnsconfigurer status\n  dnsconfigurer status -o json",
 		Args:    usage.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := usage.CheckFormat(format, "text", "json"); err != nil {
-				return err
-			}
 			s, err := n.Status(cmd.Context(), client)
 			if err != nil {
 				return err
@@ -41,16 +38,12 @@ configured without the shim and an agent runs without problems. Otherwise 1.`,
 			} else {
 				_, err = fmt.Fprint(cmd.OutOrStdout(), s.String())
 			}
-			if err != nil {
-				return fmt.Errorf("writing the result: %w", err)
-			}
-			return reported(s.OK(), nil)
+			return reported(s.OK(), err)
 		},
 	}
-	addNodeFlags(cmd.Flags(), &n)
-	addKubeletFlag(cmd.Flags(), &n)
+	n.Register(cmd.Flags())
+	n.RegisterKubelet(cmd.Flags())
 	registerSocket(cmd, &client)
-	cmd.Flags().StringVarP(&format, "output", "o", "text", "`FORMAT`: text or json")
-	usage.Complete(cmd, "output", "text", "json")
+	usage.ChoiceFlag(cmd.Flags(), &format, "output", "o", "`FORMAT`: text or json", "text", "json")
 	return cmd
 }

@@ -6,12 +6,9 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/validation"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 func validateCommand() *cobra.Command {
@@ -35,18 +32,8 @@ in a pipeline.`,
   dnsconfigurer validate -R deploy/ --fail-on warning --ignore musl-search-line -o sarif
   helm template chart/ -n shop | dnsconfigurer validate - -n shop`,
 	}
-	flags := cmd.Flags()
-	addManifestFlags(flags, &o.Input)
-	usage.FormatFlag(cmd, &o.Output.Format,
-		"`FORMAT`: text, json (JSON Lines, one for each object), github (annotations for GitHub Actions) or sarif (2.1.0)",
-		output.ValidateFormats...)
-	flags.StringVar(&o.FailOn, "fail-on", string(policy.SeverityError),
-		"lowest `SEVERITY` of a finding for exit code 1: error, warning or info")
-	flags.StringSliceVar(&o.Ignore, "ignore", nil,
-		"`CODE` of findings to ignore; repeatable. The annotation "+admission.IgnoreAnnotation+" ignores them in one object")
-	flags.BoolVar(&o.Output.Verbose, "verbose", false, "also print findings of severity info; JSON always has them")
-	nodeFlags.RegisterWithoutHost(flags)
-	usage.Complete(cmd, "fail-on", validation.Severities()...)
+	o.Register(cmd.Flags())
+	nodeFlags.RegisterWithoutHost(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.Input.Paths = append(o.Input.Paths, args...)
 		if err := o.Check(); err != nil {

@@ -24,27 +24,20 @@ func versionCommand() *cobra.Command {
 		Example: "  dnsconfigurer version -o json",
 		Args:    usage.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := usage.CheckFormat(format, "text", "json"); err != nil {
-				return err
-			}
 			return writeVersion(cmd.OutOrStdout(), format)
 		},
 	}
-	usage.FormatFlag(cmd, &format, "`FORMAT`: text or json", "text", "json")
+	usage.FormatFlag(cmd.Flags(), &format, "`FORMAT`: text or json", "text", "json")
 	return cmd
 }
 
-func writeVersion(out io.Writer, format string) (err error) {
+func writeVersion(out io.Writer, format string) error {
 	v := v1alpha1.VersionResult{Version: version(), GoVersion: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	if format == "json" {
-		err = json.NewEncoder(out).Encode(v)
-	} else {
-		_, err = fmt.Fprint(out, v)
+		return json.NewEncoder(out).Encode(v)
 	}
-	if err != nil {
-		return fmt.Errorf("writing the result: %w", err)
-	}
-	return nil
+	_, err := fmt.Fprint(out, v)
+	return err
 }
 
 // version returns the version of the module, or "(devel)" and the revision if it was built without

@@ -4,15 +4,12 @@
 package main
 
 import (
-	"context"
-	"log/slog"
-	"os"
-
 	"github.com/spf13/cobra"
 
 	admissionserver "github.com/dnsconfigurer/dnsconfigurer/internal/admission/server"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
@@ -43,13 +40,15 @@ SIGHUP. If it is invalid, the webhook keeps the previous one.`,
 	}
 	cmd.AddCommand(interruptible(webhookManifestsCommand()))
 	source := config.WebhookFlags(cmd.Flags())
-	completeValues(cmd, source)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return serve(cmd, source, func(c config.Webhook) string { return c.LogFormat },
-			func(ctx context.Context, c config.Webhook, reload <-chan os.Signal, log *slog.Logger) error {
-				server := admissionserver.Server{Source: source, Reload: reload, Version: version(), Log: log}
-				return server.Run(ctx, c)
-			})
+		c, err := daemon.Load(cmd.Context(), source)
+		if err != nil {
+			return err
+		}
+		return daemon.Serve(cmd.ErrOrStderr(), c.LogFormat, version(), func(p daemon.Process) error {
+			server := admissionserver.Server{Source: source, Reload: p.Reload, Version: version(), Log: p.Log}
+			return server.Run(cmd.Context(), c)
+		})
 	}
 	return cmd
 }

@@ -6,7 +6,6 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/manifests"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
@@ -54,24 +53,6 @@ dnsconfigurer-webhook.NAMESPACE.svc.`,
 			return err
 		},
 	}
-	f := cmd.Flags()
-	f.StringVarP(&o.Namespace, "namespace", "n", v1alpha1.DefaultWebhookNamespace, "`NAMESPACE` of the server")
-	f.BoolVar(&o.CreateNamespace, "create-namespace", true,
-		"print the Namespace, too; false keeps kubectl delete from deleting one that has other objects")
-	f.StringSliceVar(&o.ExcludedNamespaces, "exclude-namespace", nil,
-		"`NAMESPACE,..` whose objects are not reviewed; empty: only kube-system and the server's, which are always among them")
-	f.StringVar(&o.Image, "image", "registry.example/dnsconfigurer:v0.1.0", "`IMAGE` of the server; no image is published yet")
-	f.StringSliceVar(&o.ClusterDNS, "cluster-dns", nil,
-		"`IP,..` of the cluster DNS; empty: unknown, they do not count for the limit of nameservers")
-	f.StringVar(&o.ClusterDomain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: unknown, no rule checks the length of an FQDN")
-	f.StringVar(&o.Issuer, "cert-manager-issuer", "",
-		"`[KIND/]NAME` of cert-manager's issuer for the certificate; KIND is Issuer or ClusterIssuer")
-	f.StringVar(&o.CAFile, "ca-file", "", "`FILE` with the CA certificate, PEM")
-	f.BoolVar(&o.SelfSigned, "self-signed", false, "the server issues its certificate, with a CA that it creates")
-	f.BoolVar(&o.Mutating, "mutating", true,
-		"write the MutatingWebhookConfiguration; not needed with a MutatingAdmissionPolicy (Kubernetes 1.36)")
-	f.StringSliceVar(&o.APIServerCIDRs, "api-server-cidr", nil,
-		"`CIDR,..` of the API servers: write a NetworkPolicy that accepts reviews only from them; empty: none")
-	f.BoolVar(&o.Scale, "scale", true, "validate the scale of StatefulSets; the server reads them from the API server")
+	o.Register(cmd.Flags())
 	return cmd
 }

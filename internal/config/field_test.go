@@ -198,7 +198,7 @@ func testFlag[C any](t *testing.T, k *Kind[C], f Field[C], value flagValue) {
 		t.Fatalf("%s: %v", text, err)
 	}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	source := k.FromFlags(flags, k.Defaults())
+	source := k.FromFlags(flags)
 	if err := flags.Parse([]string{"--" + f.Flag + "=" + cmp.Or(value.arg, strings.Trim(value.file, `[]"`))}); err != nil {
 		t.Fatal(err)
 	}

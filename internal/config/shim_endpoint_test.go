@@ -41,7 +41,7 @@ func TestLoadEndpoints(t *testing.T) {
 			t.Fatal(err)
 		}
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		source := ShimKind().FromFlags(flags, ShimKind().Defaults())
+		source := ShimKind().FromFlags(flags)
 		if err := flags.Parse(append(tt.flags, "--config", path)); err != nil {
 			t.Fatal(err)
 		}

@@ -42,15 +42,20 @@ func (k *Kind[C]) FromText(f File) *Source[C] {
 	return s
 }
 
-// FromFlags adds --config and the flags of all fields to set. Help shows defaults as their
-// default values.
-func (k *Kind[C]) FromFlags(set *pflag.FlagSet, defaults C) *Source[C] {
+// FromFlags adds --config and the flags of all fields to set.
+func (k *Kind[C]) FromFlags(set *pflag.FlagSet) *Source[C] { return k.fromFlags(set, k.Defaults()) }
+
+// fromFlags is FromFlags with other default values of the flags in help.
+func (k *Kind[C]) fromFlags(set *pflag.FlagSet, defaults C) *Source[C] {
 	s := &Source[C]{Kind: k, flags: set, flagValues: defaults}
 	set.StringVar(&s.path, "config", "", "`FILE` of kind "+k.Name)
 	for _, f := range k.Fields {
 		if f.Flag != "" {
 			addFlag(set, f.Flag, f.Usage, f.At(&s.flagValues))
 			usage.SetWanted(set, f.Flag, f.Wanted)
+			if f.Values != nil {
+				usage.SetValues(set, f.Flag, f.Values)
+			}
 		}
 	}
 	return s
@@ -248,17 +253,6 @@ func (s *Source[C]) origin(path string) kube.Location {
 		return kube.Location{Field: s.flagName(path)}
 	}
 	return s.places().At(path)
-}
-
-// Completions returns the values of the flags that have a fixed set of values.
-func (s *Source[C]) Completions() map[string][]string {
-	values := map[string][]string{}
-	for _, f := range s.Fields {
-		if f.Flag != "" && f.Values != nil {
-			values[f.Flag] = f.Values
-		}
-	}
-	return values
 }
 
 // missing returns the error about a required field. It names the file if there is one. remark

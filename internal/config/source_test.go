@@ -35,7 +35,7 @@ func writeFile(t *testing.T, path, kind, fields string) {
 func newDNSSource(t *testing.T, args ...string) *Source[DNS] {
 	t.Helper()
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	source := DNSKind().FromFlags(flags, DNSKind().Defaults())
+	source := DNSKind().FromFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func newDNSSource(t *testing.T, args ...string) *Source[DNS] {
 // TestSource_RequiredByFlag: a flag can set what the file does not.
 func TestSource_RequiredByFlag(t *testing.T) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	source := NodeCacheKind().FromFlags(flags, NodeCacheKind().Defaults())
+	source := NodeCacheKind().FromFlags(flags)
 	if err := flags.Parse([]string{"--config", newFile(t, v1alpha1.KindNodeCache, ""), "--cluster-dns", "192.0.2.1"}); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestSource_Load(t *testing.T) {
 func TestSource_EmptyFlag(t *testing.T) {
 	path := newFile(t, v1alpha1.KindShim, "node: {kubeletConfig: /k, resolvConf: /r}\n")
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	source := ShimKind().FromFlags(flags, ShimKind().Defaults())
+	source := ShimKind().FromFlags(flags)
 	if err := flags.Parse([]string{"--config", path, "--kubelet-config=", "--resolv-conf="}); err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func WebhookFlags(set *pflag.FlagSet) *Source[Webhook] {
 	kind, facts := WebhookKind(), clusterFacts()
 	defaults := kind.Defaults()
 	facts.setIn(&defaults.WebhookConfiguration.Node)
-	s := kind.FromFlags(set, defaults)
+	s := kind.fromFlags(set, defaults)
 	set.Lookup("resolv-conf").Usage = withoutHostUsage
 	return s
 }

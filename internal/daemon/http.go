@@ -22,7 +22,7 @@ import (
 // HTTP serves the endpoints /metrics, /livez and /readyz of a server, and its status page at /.
 type HTTP struct {
 	Metrics *prometheus.Registry // it gets the metrics of the connections, too
-	Log     *slog.Logger         // of the server, from [NewLogger] or a [LogWriter]
+	Log     *slog.Logger         // of the server, that of its [Process] or of a [LogWriter]
 
 	// Ready returns an error if the server is not ready. /readyz serves the details with an
 	// error, and with ?verbose.

@@ -19,9 +19,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/statuspage"
 )
 
-// NewLogger returns the logger of a server, in format text or json, and makes client-go log to
+// newLogger returns the logger of a server, in format text or json, and makes client-go log to
 // it.
-func NewLogger(w io.Writer, format string) (*slog.Logger, error) {
+func newLogger(w io.Writer, format string) (*slog.Logger, error) {
 	h, err := newHandler(w, format)
 	if err != nil {
 		return nil, err

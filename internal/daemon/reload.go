@@ -28,7 +28,7 @@ const pollPeriod = 5 * time.Second
 // be watched, it is applied again at the next poll.
 type Reloader[C any] struct {
 	Source *config.Source[C]
-	Signal <-chan os.Signal // reloads at once, such as the channel of Sighup; nil: none
+	Signal <-chan os.Signal // reloads at once, such as a channel that receives SIGHUP; nil: none
 
 	// Apply applies a configuration. If background is not nil, it replaces the background
 	// task that runs.
@@ -123,8 +123,8 @@ func (r *Reloader[C]) logOnce(err error) {
 	}
 }
 
-// Sighup returns a channel that receives SIGHUP until stop is called.
-func Sighup() (signals <-chan os.Signal, stop func()) {
+// sighup returns a channel that receives SIGHUP until stop is called.
+func sighup() (signals <-chan os.Signal, stop func()) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGHUP)
 	return c, func() { signal.Stop(c) }

@@ -10,6 +10,8 @@ import (
 	"io"
 	"slices"
 
+	"github.com/spf13/pflag"
+
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
@@ -22,6 +24,15 @@ type Options struct {
 	Format  string         // text or json
 	NoFiles bool           // check with checkFields instead of checkFile
 	Input   manifest.Input // manifests whose pods the node rules may change; no paths: none
+}
+
+// Register adds the flags.
+func (o *Options) Register(flags *pflag.FlagSet) {
+	o.Input.Register(flags)
+	usage.FormatFlag(flags, &o.Format,
+		"`FORMAT`: text or json (JSON Lines, one for each finding, then one for each changed pod)", "text", "json")
+	flags.BoolVar(&o.NoFiles, "no-files", false,
+		"check only the fields of FILE: do not read the files that it names, and accept missing fields")
 }
 
 // Run checks the configuration file at path, "-" for standard input, or each one in the data of a
@@ -91,7 +102,7 @@ func (o *Options) check(e entry, stdout, stderr io.Writer) (passed bool, err err
 		found, problem = append(found, errorFindings(e.Path, problem)...), nil
 	}
 	if err := output.WriteFileFindings(stdout, o.Format, e.Path, found); err != nil {
-		return false, fmt.Errorf("writing the result: %w", err)
+		return false, err
 	}
 	passed = !slices.ContainsFunc(found, isError)
 	if passed && problem == nil && o.Format != "json" {
@@ -106,10 +117,7 @@ func (o *Options) writeProblem(path string, problem error, stdout io.Writer) (pa
 	if o.Format != "json" {
 		return false, problem
 	}
-	if err := output.WriteFileFindings(stdout, o.Format, path, errorFindings(path, problem)); err != nil {
-		return false, fmt.Errorf("writing the result: %w", err)
-	}
-	return false, nil
+	return false, output.WriteFileFindings(stdout, o.Format, path, errorFindings(path, problem))
 }
 
 func isError(f v1alpha1.Finding) bool { return f.Severity == string(policy.SeverityError) }
@@ -135,7 +143,7 @@ func (o *Options) writeChanges(ctx context.Context, e entry, stdin io.Reader, st
 		w = w.OnNode(o.Input.Namespace, rules.Node.Name)
 		before, after := rules.decide(w.PolicyPod())
 		if err := out.Write(w, &before, &after); err != nil {
-			return fmt.Errorf("writing the result: %w", err)
+			return err
 		}
 	}
 	return errors.Join(readErr, out.Close())

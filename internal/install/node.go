@@ -60,6 +60,10 @@ func (n *Node) runsSystemd() bool {
 // endpoints returns the endpoints of the shim. Without the root directory it is an error: a command
 // would create one.
 func (n *Node) endpoints() (config.Endpoints, error) {
+	if n.RestartKubelet && !n.IsThisMachine() {
+		return config.Endpoints{},
+			usage.Errorf("--restart-kubelet has no effect with --root %s: systemd is only used with /: leave it out", n.Root)
+	}
 	if info, err := os.Stat(n.Root); err != nil || !info.IsDir() {
 		return config.Endpoints{}, usage.Errorf("--root: %q is not a directory", n.Root)
 	}

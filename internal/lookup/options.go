@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
@@ -41,6 +41,27 @@ type Options struct {
 	Timeout             time.Duration // of reading the cluster
 }
 
+// Register adds the flags.
+func (o *Options) Register(flags *pflag.FlagSet) {
+	o.Input.Register(flags)
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of a live cluster, instead of -f")
+	flags.StringVar(&o.Context, "context", "",
+		"`CONTEXT` of the kubeconfig of a live cluster, instead of -f; without --kubeconfig, of the kubeconfig that kubectl uses")
+	flags.DurationVar(&o.Timeout, "timeout", time.Minute, "time limit for reading a live cluster, a `DURATION`")
+	flags.StringVar(&o.Pod, "pod", "",
+		"`NAMESPACE/NAME` of the pod or workload, or KIND/NAME in the namespace of -n, such as statefulset/db")
+	usage.ChoiceFlag(flags, &o.Library, "libc", "",
+		"resolver `LIBRARY` of the program: glibc (2.36 to 2.41), musl (1.2.5), musl-1.2.3, or go (Go 1.26 without cgo)", Libraries()...)
+	flags.BoolVar(&o.Compare, "compare", false, "compare ClusterFirst with ClusterFirstWithAutopath, and count the queries on each hop")
+	flags.StringVar(&o.Server, "server", "",
+		"`ADDR[:PORT]` of a DNS server that replaces all nameservers of the pod; empty: the cluster DNS is simulated from the manifests")
+	flags.BoolVar(&o.Complete, "complete", false, "the manifests are the whole cluster: names that they lack do not exist")
+	flags.StringSliceVar(&o.Upstream, "upstream", nil,
+		"`ADDR[:PORT]` or tls://ADDR[:PORT]#NAME of an upstream server of the simulated cluster "+
+			"DNS; repeatable; empty: names outside the cluster are not queried")
+	usage.FormatFlag(flags, &o.Format, "`FORMAT`: text or json (JSON Lines, one for each lookup)", "text", "json")
+}
+
 // Live reports whether the objects are those of a cluster.
 func (o *Options) Live() bool { return o.Kubeconfig != "" || o.Context != "" }
 
@@ -55,9 +76,6 @@ func Libraries() (list []string) {
 // Parse returns the question and the servers of a lookup. args are NAME [TYPE].
 func (o *Options) Parse(args []string) (Config, error) {
 	c := Config{Namespace: o.Input.Namespace, Complete: o.Complete}
-	if err := usage.CheckFormat(o.Format, "text", "json"); err != nil {
-		return c, err
-	}
 	if err := o.Input.CheckNamespace(); err != nil {
 		return c, err
 	}
@@ -73,8 +91,6 @@ func (o *Options) Parse(args []string) (Config, error) {
 		return c, usage.Errorf("no pod: set --pod")
 	case o.Live() && fqdn.LabelProblems(o.PodNamespace()) != nil: // it becomes part of a path of the API
 		return c, usage.Errorf("namespace %q of the pod: want a DNS label such as shop", o.PodNamespace())
-	case !slices.Contains(libc.Libraries(), c.Question.Library):
-		return c, usage.Errorf("--libc %q: want one of %s", o.Library, strings.Join(Libraries(), ", "))
 	}
 	if len(args) == 2 {
 		qtype, ok := dns.StringToType[strings.ToUpper(args[1])]
@@ -166,7 +182,7 @@ func (o *Options) Run(ctx context.Context, c Config, n config.Node,
 		write = r.WriteJSON
 	}
 	if err := write(stdout); err != nil {
-		return false, fmt.Errorf("writing the result: %w", err)
+		return false, err
 	}
 	return r.Found(), errors.Join(readErr, l.Skipped)
 }

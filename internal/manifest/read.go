@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
@@ -35,6 +37,15 @@ type Input struct {
 
 	// Namespace is that of objects without one. Read leaves them as they are.
 	Namespace string
+}
+
+// Register adds the flags of commands that read manifests.
+func (in *Input) Register(flags *pflag.FlagSet) {
+	flags.StringArrayVarP(&in.Paths, "filename", "f", nil, "`FILE|DIR|-` with manifests, or a pattern such as 'deploy/*.yaml'; repeatable")
+	flags.BoolVarP(&in.Recursive, "recursive", "R", false, "read the subdirectories of directories, too")
+	flags.BoolVar(&in.Strict, "strict", false,
+		"report every unknown field as an error, not only those that are likely to be meant for DNS")
+	flags.StringVarP(&in.Namespace, "namespace", "n", "default", "`NAMESPACE` of objects without one")
 }
 
 // Check checks the input as it is set on the command line.

@@ -10,6 +10,8 @@ import (
 	"io"
 	"slices"
 
+	"github.com/spf13/pflag"
+
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/workload"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
@@ -25,9 +27,10 @@ type Options struct {
 	Format string // one of output.RenderFormats
 }
 
-// Check returns the first error in the options.
-func (o *Options) Check() error {
-	return cmp.Or(usage.CheckFormat(o.Format, output.RenderFormats...), o.Input.Check())
+// Register adds the flags.
+func (o *Options) Register(flags *pflag.FlagSet) {
+	o.Input.Register(flags)
+	usage.FormatFlag(flags, &o.Format, "`FORMAT`: resolv.conf, json (JSON Lines, one for each object) or explain", output.RenderFormats...)
 }
 
 // Run writes the decision about each pod of the manifests on a node. passed is false if a pod would
@@ -64,7 +67,7 @@ func (o *Options) Run(ctx context.Context, node config.Node,
 		d.Error = cmp.Or(admission.ManifestError(object, d.Findings), d.Error)
 		passed = passed && d.Starts() && !slices.ContainsFunc(d.Findings, policy.Finding.IsError)
 		if err := out.Write(w, &d); err != nil {
-			return false, fmt.Errorf("writing the result: %w", err)
+			return false, err
 		}
 	}
 	return passed, readErr

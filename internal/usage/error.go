@@ -3,11 +3,7 @@
 
 package usage
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-)
+import "fmt"
 
 // Error is an error in the command line. Err may join several.
 type Error struct{ Err error }
@@ -19,11 +15,3 @@ func (e Error) Unwrap() error { return e.Err }
 
 // Errorf is [fmt.Errorf] for an Error.
 func Errorf(format string, args ...any) error { return Error{fmt.Errorf(format, args...)} }
-
-// CheckFormat checks the value of the flag -o.
-func CheckFormat(value string, allowed ...string) error {
-	if !slices.Contains(allowed, value) {
-		return Errorf("-o %q: want %s", value, strings.Join(allowed, ", "))
-	}
-	return nil
-}

@@ -6,32 +6,54 @@ package usage
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// FormatFlag registers the flag -o, whose first format is the default. jsonl is another name
-// of json: commands print JSON Lines, one object per line.
-func FormatFlag(cmd *cobra.Command, at *string, text string, formats ...string) {
-	*at = formats[0]
-	cmd.Flags().VarP((*formatValue)(at), "output", "o", text)
-	Complete(cmd, "output", formats...)
+// ChoiceFlag registers a flag with a fixed set of values, of which the first is the default. short is
+// its letter, "" for none.
+func ChoiceFlag(flags *pflag.FlagSet, at *string, name, short, text string, values ...string) {
+	*at = values[0]
+	flags.VarP(choice{at, values}, name, short, text)
+	SetValues(flags, name, values)
 }
 
-// formatValue is the value of the flag -o.
-type formatValue string
+// choice is the value of a ChoiceFlag.
+type choice struct {
+	at     *string
+	values []string
+}
 
-func (f *formatValue) Type() string   { return "string" }
-func (f *formatValue) String() string { return string(*f) }
+func (c choice) Type() string   { return "string" }
+func (c choice) String() string { return *c.at }
 
-func (f *formatValue) Set(text string) error {
+func (c choice) Set(text string) error {
+	if !slices.Contains(c.values, text) {
+		return fmt.Errorf("want %s", joinOr(c.values))
+	}
+	*c.at = text
+	return nil
+}
+
+// FormatFlag registers the flag -o of a command that prints JSON Lines, one object per line: jsonl is
+// another name of the format json.
+func FormatFlag(flags *pflag.FlagSet, at *string, text string, formats ...string) {
+	*at = formats[0]
+	flags.VarP(format{choice{at, formats}}, "output", "o", text)
+	SetValues(flags, "output", formats)
+}
+
+// format is the value of a FormatFlag.
+type format struct{ choice }
+
+func (f format) Set(text string) error {
 	if text == "jsonl" {
 		text = "json"
 	}
-	*f = formatValue(text)
-	return nil
+	return f.choice.Set(text)
 }
 
 // helpWidth is the number of columns of help.
@@ -53,10 +75,31 @@ func CheckUnset(cmd *cobra.Command, reason string, flags ...string) error {
 	return nil
 }
 
-// Complete sets the values that shells complete for a flag.
-func Complete(cmd *cobra.Command, flag string, values ...string) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+// valuesAnnotation is the annotation of a flag with the values of SetValues.
+const valuesAnnotation = "dnsconfigurer.dev/values"
+
+// SetValues sets the values of a flag that has a fixed set of them, for its errors and completions.
+func SetValues(flags *pflag.FlagSet, name string, values []string) {
+	if err := flags.SetAnnotation(name, valuesAnnotation, values); err != nil {
 		panic(err) // the flag does not exist
+	}
+}
+
+// CompleteFlags lets shells complete the values of the flags of cmd and of its subcommands that have a
+// fixed set of them.
+func CompleteFlags(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		values := f.Annotations[valuesAnnotation]
+		if values == nil {
+			return
+		}
+		complete := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+		if err := cmd.RegisterFlagCompletionFunc(f.Name, complete); err != nil {
+			panic(err) // the flag has completions already
+		}
+	})
+	for _, sub := range cmd.Commands() {
+		CompleteFlags(sub)
 	}
 }
 
@@ -72,6 +115,9 @@ func DescribeFlagError(cmd *cobra.Command, err error) error {
 		want, ok := wantedValues[flag.Value.Type()]
 		if own := flag.Annotations[wantedAnnotation]; len(own) > 0 {
 			want, ok = own[0], true
+		}
+		if values := flag.Annotations[valuesAnnotation]; len(values) > 0 {
+			want, ok = joinOr(values), true
 		}
 		if ok {
 			err = fmt.Errorf("--%s: %q: want %s", flag.Name, invalid.GetValue(), want)

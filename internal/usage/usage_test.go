@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -33,8 +34,6 @@ func TestArguments(t *testing.T) {
 	} {
 		expect(t, fmt.Sprint(tt.args), tt.accept(&cobra.Command{}, tt.args), tt.want)
 	}
-	expect(t, "-o xml", usage.CheckFormat("xml", "text", "json"), `-o "xml": want text, json`)
-	expect(t, "-o json", usage.CheckFormat("json", "text", "json"), "")
 }
 
 // expect compares the text of an error, which must be a usage.Error.
@@ -90,12 +89,21 @@ func TestExecute(t *testing.T) {
 		{[]string{"sub", "one", "x", "--help"}, ""},
 		{[]string{"sub", "--help"}, ""},
 		{[]string{"sub", "one", "-o", "jsonl"}, ""},
+		{[]string{"sub", "one", "-o", "xml"}, `--output: "xml": want text or json`},
+		{[]string{"sub", "one", "--libc", "musl"}, ""},
+		{[]string{"sub", "one", "--libc", "jsonl"}, `--libc: "jsonl": want glibc, musl or go`},
 	} {
-		format := ""
-		one := &cobra.Command{Use: "one", RunE: func(*cobra.Command, []string) error { return usage.CheckFormat(format, "text", "json") }}
+		format, libc := "", ""
+		one := &cobra.Command{Use: "one", RunE: func(*cobra.Command, []string) error {
+			if want := []string{"text", "json", "glibc", "musl"}; !slices.Contains(want, format) || !slices.Contains(want, libc) {
+				return fmt.Errorf("format %q, libc %q", format, libc)
+			}
+			return nil
+		}}
 		one.Flags().String("format", "", "")
 		one.Flags().Bool("watch", false, "")
-		usage.FormatFlag(one, &format, "`FORMAT`", "text", "json")
+		usage.FormatFlag(one.Flags(), &format, "`FORMAT`", "text", "json")
+		usage.ChoiceFlag(one.Flags(), &libc, "libc", "", "`LIBRARY`", "glibc", "musl", "go")
 		sub := &cobra.Command{Use: "sub", Args: cobra.ArbitraryArgs, RunE: usage.RequireCommand}
 		sub.AddCommand(one, &cobra.Command{Use: "two", RunE: func(*cobra.Command, []string) error { return nil }})
 		root := &cobra.Command{Use: "program", Args: cobra.ArbitraryArgs, RunE: usage.RequireCommand,

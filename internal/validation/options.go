@@ -6,10 +6,10 @@ package validation
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
-	"strings"
+
+	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
@@ -32,16 +32,23 @@ type Options struct {
 	Ignore []string // codes of findings that are left out
 }
 
+// Register adds the flags.
+func (o *Options) Register(flags *pflag.FlagSet) {
+	o.Input.Register(flags)
+	usage.FormatFlag(flags, &o.Output.Format,
+		"`FORMAT`: text, json (JSON Lines, one for each object), github (annotations for GitHub Actions) or sarif (2.1.0)",
+		output.ValidateFormats...)
+	usage.ChoiceFlag(flags, &o.FailOn, "fail-on", "",
+		"lowest `SEVERITY` of a finding for exit code 1: error, warning or info", Severities()...)
+	flags.StringSliceVar(&o.Ignore, "ignore", nil,
+		"`CODE` of findings to ignore; repeatable. The annotation "+admission.IgnoreAnnotation+" ignores them in one object")
+	flags.BoolVar(&o.Output.Verbose, "verbose", false, "also print findings of severity info; JSON always has them")
+}
+
 // Check validates the options.
 func (o *Options) Check() error {
-	if err := usage.CheckFormat(o.Output.Format, output.ValidateFormats...); err != nil {
-		return err
-	}
 	if err := o.Input.Check(); err != nil {
 		return err
-	}
-	if !slices.Contains(Severities(), o.FailOn) {
-		return usage.Errorf("--fail-on %q: want %s", o.FailOn, strings.Join(Severities(), ", "))
 	}
 	for _, code := range o.Ignore {
 		if err := admission.CheckCode(code); err != nil {
@@ -69,7 +76,7 @@ func (o *Options) Run(ctx context.Context, rules *admission.Rules, node string,
 	summary := summarize(results)
 	summary.Others, summary.Notes = in.Others, len(in.Notes)
 	if err := o.write(results, readErr); err != nil {
-		return false, fmt.Errorf("writing the result: %w", err)
+		return false, err
 	}
 	if readErr != nil {
 		output.WriteError(stderr, readErr)

@@ -106,11 +106,9 @@ func TestOptions_Check(t *testing.T) {
 		Input: manifest.Input{Paths: []string{"a"}, Namespace: "shop"}, FailOn: "info", Output: output.Validation{Format: "sarif"},
 	}
 	for want, change := range map[string]func(*validation.Options){
-		"":                                func(*validation.Options) {},
-		`-o "xml"`:                        func(o *validation.Options) { o.Output.Format = "xml" },
-		"no manifests":                    func(o *validation.Options) { o.Input.Paths = nil },
-		`--namespace "A": want`:           func(o *validation.Options) { o.Input.Namespace = "A" },
-		`--fail-on "bad": want error, wa`: func(o *validation.Options) { o.FailOn = "bad" },
+		"":                      func(*validation.Options) {},
+		"no manifests":          func(o *validation.Options) { o.Input.Paths = nil },
+		`--namespace "A": want`: func(o *validation.Options) { o.Input.Namespace = "A" },
 		`--ignore: unknown code "musl-search-lin": did you mean musl-search-line?`: func(o *validation.Options) {
 			o.Ignore = []string{"glibc-dies", "musl-search-lin"}
 		},

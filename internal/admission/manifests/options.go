@@ -12,6 +12,9 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/pflag"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
@@ -24,6 +27,28 @@ type Options struct {
 	Issuer         string   // of cert-manager, NAME or KIND/NAME; "": none
 	CAFile         string   // with a PEM bundle; "": none
 	APIServerCIDRs []string // none: from everywhere
+}
+
+// Register adds the flags.
+func (o *Options) Register(flags *pflag.FlagSet) {
+	flags.StringVarP(&o.Namespace, "namespace", "n", v1alpha1.DefaultWebhookNamespace, "`NAMESPACE` of the server")
+	flags.BoolVar(&o.CreateNamespace, "create-namespace", true,
+		"print the Namespace, too; false keeps kubectl delete from deleting one that has other objects")
+	flags.StringSliceVar(&o.ExcludedNamespaces, "exclude-namespace", nil,
+		"`NAMESPACE,..` whose objects are not reviewed; empty: only kube-system and the server's, which are always among them")
+	flags.StringVar(&o.Image, "image", "registry.example/dnsconfigurer:v0.1.0", "`IMAGE` of the server; no image is published yet")
+	flags.StringSliceVar(&o.ClusterDNS, "cluster-dns", nil,
+		"`IP,..` of the cluster DNS; empty: unknown, they do not count for the limit of nameservers")
+	flags.StringVar(&o.ClusterDomain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: unknown, no rule checks the length of an FQDN")
+	flags.StringVar(&o.Issuer, "cert-manager-issuer", "",
+		"`[KIND/]NAME` of cert-manager's issuer for the certificate; KIND is Issuer or ClusterIssuer")
+	flags.StringVar(&o.CAFile, "ca-file", "", "`FILE` with the CA certificate, PEM")
+	flags.BoolVar(&o.SelfSigned, "self-signed", false, "the server issues its certificate, with a CA that it creates")
+	flags.BoolVar(&o.Mutating, "mutating", true,
+		"write the MutatingWebhookConfiguration; not needed with a MutatingAdmissionPolicy (Kubernetes 1.36)")
+	flags.StringSliceVar(&o.APIServerCIDRs, "api-server-cidr", nil,
+		"`CIDR,..` of the API servers: write a NetworkPolicy that accepts reviews only from them; empty: none")
+	flags.BoolVar(&o.Scale, "scale", true, "validate the scale of StatefulSets; the server reads them from the API server")
 }
 
 // Parse returns the Config of o. The error joins one error for each invalid option.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/spf13/pflag"
+
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -39,6 +41,16 @@ type Config struct {
 type Options struct {
 	ClusterDomain                                    string
 	ClusterDNS, AllowedOverrides, ExcludedNamespaces []string
+}
+
+// Register adds the flags.
+func (o *Options) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&o.ClusterDomain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: unknown")
+	flags.StringSliceVar(&o.ClusterDNS, "cluster-dns", nil, "`IP,..` of the cluster DNS; empty: unknown")
+	flags.StringSliceVar(&o.AllowedOverrides, "allowed-overrides", nil,
+		"`POLICY,..` that the nodes allow in the annotation in addition to ClusterFirstWithAutopath; empty: no other")
+	flags.StringSliceVar(&o.ExcludedNamespaces, "exclude-namespace", nil,
+		"`NAMESPACE,..` whose objects are not checked; empty: only kube-system, which is always among them")
 }
 
 // Parse returns the Config of o. The error joins one error for each invalid value.

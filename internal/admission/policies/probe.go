@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/spf13/pflag"
+
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
@@ -17,6 +19,14 @@ import (
 type Probe struct {
 	Kubeconfig string // file; "": as kubectl
 	Namespace  string // of the objects
+}
+
+// Register adds the flags.
+func (p *Probe) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&p.Kubeconfig, "kubeconfig", "",
+		"kubeconfig `FILE`, for --check; empty: as kubectl, $KUBECONFIG, ~/.kube/config or the pod's service account")
+	flags.StringVarP(&p.Namespace, "namespace", "n", "default",
+		"`NAMESPACE` of the objects of --check; not kube-system, which the policies skip")
 }
 
 // Run writes what the cluster does with the objects of checkCluster.
@@ -31,7 +41,7 @@ func (p Probe) Run(ctx context.Context, userAgent string, out io.Writer) error {
 	outcomes, failed := checkCluster(ctx, cfg, p.Namespace)
 	for _, o := range outcomes {
 		if _, err := fmt.Fprintln(out, o); err != nil {
-			return fmt.Errorf("writing the result: %w", err)
+			return err
 		}
 	}
 	return failed

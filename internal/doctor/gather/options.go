@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
@@ -27,6 +28,34 @@ type Options struct {
 	Config
 	Pod        string   // NAMESPACE/NAME; "": all in Scope
 	DNSServers []string // IP[:PORT]
+
+	Kubeconfig, Context string // of the API; "": as kubectl
+}
+
+// Register adds the flags.
+func (o *Options) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", "",
+		"kubeconfig `FILE`; empty: as kubectl, $KUBECONFIG, ~/.kube/config or the pod's service account")
+	flags.StringVar(&o.Context, "context", "", "`CONTEXT` of the kubeconfig; empty: the current one")
+	flags.StringVarP(&o.Scope.Namespace, "namespace", "n", "", "check pods and Services of this `NAMESPACE`; empty: all")
+	flags.StringVar(&o.Pod, "pod", "", "check the pod `NAMESPACE/NAME`, and print the resolv.conf that it should have")
+	flags.StringVar(&o.Scope.Node, "node", "", "check pods of the node `NAME`; empty: all")
+	flags.StringArrayVar(&o.DNSServers, "dns-server", nil,
+		"`IP[:PORT]` of a DNS server to query instead of those of the cluster; repeatable, at most 16")
+	flags.StringVar(&o.ExternalName, "external-name", "example.com", "`NAME` outside the cluster to query; empty: none")
+	flags.StringVar(&o.ClusterDomain, "cluster-domain", "",
+		"`DOMAIN` of the cluster; empty: as in the ConfigMap kubelet-config, or the Corefile, or cluster.local")
+	flags.BoolVar(&o.Kubelets, "kubelets", false,
+		"read the configuration of each kubelet through the API server; needs the permission nodes/proxy")
+	flags.BoolVar(&o.Exec, "exec", false, "run cat in pods, to compare their /etc/resolv.conf; needs the permission pods/exec")
+	flags.BoolVar(&o.PortForward, "port-forward", false,
+		"query the pods of the cluster DNS through the API server, too, over TCP; needs the permission pods/portforward")
+	flags.StringVar(&o.Image, "ephemeral-container", "",
+		"add a container with `IMAGE`, that of dnsconfigurer, to the pod of --pod, and query the servers from there, too; "+
+			"it cannot be removed: it stays in the pod until the pod ends; needs the permission pods/ephemeralcontainers")
+	flags.DurationVar(&o.Timeout, "timeout", time.Minute,
+		"time limit, a `DURATION`: a check without its data by then is printed as not checked")
+	flags.IntVar(&o.MaxObjects, "max-objects", 50_000, "`NUMBER` of objects of each kind that are read")
 }
 
 // Parse validates the options, and returns the Config without its API.
