@@ -5,6 +5,7 @@ package chart
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -75,16 +76,24 @@ func (c *cluster) run(stdin string, args ...string) string {
 	return stdout
 }
 
-// helm runs helm. A line of a warning is an error.
+// helm runs helm, which must succeed.
 func (c *cluster) helm(args ...string) {
 	c.Helper()
+	if err := c.tryHelm(args...); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// tryHelm runs helm. A line of a warning is an error.
+func (c *cluster) tryHelm(args ...string) error {
 	cmd := exec.CommandContext(c.Context(), helmPath, append(args, "--namespace", namespace)...)
 	cmd.Env = c.env
 	var problems bytes.Buffer
 	cmd.Stderr = &problems
 	if _, err := cmd.Output(); err != nil || strings.Contains(strings.ToLower(problems.String()), "warning") {
-		c.Fatalf("helm %q: %v\n%s", args, err, &problems)
+		return fmt.Errorf("helm %q: %v\n%s", args, err, &problems)
 	}
+	return nil
 }
 
 // TestCluster_DryRun checks with a real API server what the chart renders, with each set of
@@ -253,6 +262,39 @@ func TestCluster_Lifecycle(t *testing.T) {
 	if lost := added(after, before); len(lost) > 0 {
 		t.Errorf("removed with the chart: %q", lost)
 	}
+}
+
+// TestCluster_ServicePorts checks that the cluster DNS is not installed where an existing Service would
+// send queries to a port of its pods that has no server, and that an installed one can be upgraded.
+func TestCluster_ServicePorts(t *testing.T) {
+	c := newCluster(t)
+	c.run("", "create", "namespace", namespace)
+	setService := func(selector, targetPort string) {
+		c.run(fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: kube-dns, namespace: %s}, spec: {
+			selector: {%s}, ports: [{name: dns, port: 53, protocol: UDP, targetPort: dns},
+				{name: dns-tcp, port: 53, protocol: TCP, targetPort: %s}, {name: metrics, port: 9153, targetPort: 9153}]}}`,
+			namespace, selector, targetPort), "apply", "--server-side", "-f", "-")
+	}
+	const selector, byName, byNumber = "k8s-app: kube-dns", "dns-tcp", "53"
+
+	for _, tt := range []struct{ selector, targetPort, set, want string }{
+		{selector, byNumber, "dns.enabled=true", "Service dns-system/kube-dns has targetPort 53 for port 53/TCP"},
+		{selector, byNumber, "dns.enabled=false", ""},
+		{"app: other", byNumber, "dns.enabled=true", ""},
+		{selector, "1053", "dns.enabled=true", ""},
+		{selector, byName, "dns.enabled=true", ""},
+	} {
+		setService(tt.selector, tt.targetPort)
+		err := c.tryHelm("install", "dnsconfigurer", chartDir, "--dry-run=server", "--set", tt.set)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("selector %s, targetPort %s, --set %s: %v, want %q", tt.selector, tt.targetPort, tt.set, err, tt.want)
+		}
+	}
+
+	c.helm("install", "dnsconfigurer", chartDir)
+	setService(selector, byNumber)
+	c.helm("upgrade", "dnsconfigurer", chartDir, "--set", "dns.replicas=3")
+	c.wantReplicas(3)
 }
 
 // helmLine matches the lines that "make manifests" removes from what helm renders.

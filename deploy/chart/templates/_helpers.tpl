@@ -261,6 +261,25 @@ kind: WebhookConfiguration
 {{- end }}
 {{- end }}
 
+{{- /* Fails if the Service of the cluster DNS would send queries to a port of new pods where no server
+listens. Without a cluster, as in "helm template", lookup finds nothing. */}}
+{{- define "dnsconfigurer.dns.validate" -}}
+{{- $namespace := include "dnsconfigurer.namespace" . }}
+{{- $name := .Values.dns.service.name }}
+{{- if not (or .Values.dns.service.create (lookup "apps/v1" "Deployment" $namespace (printf "%s-dns" (include "dnsconfigurer.fullname" .)))) }}
+{{- with lookup "v1" "Service" $namespace $name }}
+{{- if eq (toJson .spec.selector) (toJson (dict "k8s-app" "kube-dns")) }}
+{{- range .spec.ports }}
+{{- $target := toString .targetPort }}
+{{- if and (eq (int .port) 53) (regexMatch "^[0-9]+$" $target) (ne $target "1053") }}
+{{- fail (printf "dns.enabled: the Service %s/%s has targetPort %s for port 53/%s, and the pods listen on 1053: first set the names dns and dns-tcp, as step 2 of docs/cluster-dns.md#migrate-from-coredns does, or install in another namespace" $namespace $name $target .protocol) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- /* Fails for values that the schema cannot describe. */}}
 {{- define "dnsconfigurer.validate" -}}
 {{- if not (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$" .Values.clusterDomain) }}
@@ -271,6 +290,9 @@ kind: WebhookConfiguration
 {{- end }}
 {{- if and .Values.image.digest (not (regexMatch "^sha256:[0-9a-f]{64}$" .Values.image.digest)) }}
 {{- fail (printf "image.digest: %q: want sha256: and 64 hexadecimal digits" .Values.image.digest) }}
+{{- end }}
+{{- if .Values.dns.enabled }}
+{{- include "dnsconfigurer.dns.validate" . }}
 {{- end }}
 {{- if .Values.nodeCache.enabled }}
 {{- include "dnsconfigurer.nodeCache.validate" . }}
