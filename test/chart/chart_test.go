@@ -285,6 +285,25 @@ func TestChart_Monitoring(t *testing.T) {
 	}
 }
 
+// alerts returns the names of the alerts in the rendered rules.
+func alerts(rendered map[string]map[string]any) (names []string) {
+	for _, group := range at(rendered["PrometheusRule dnsconfigurer"], "spec", "groups").([]any) {
+		for _, rule := range group.(map[string]any)["rules"].([]any) {
+			names = append(names, rule.(map[string]any)["alert"].(string))
+		}
+	}
+	return names
+}
+
+// TestChart_MonitoringWithoutDNS checks that a release without the cluster DNS has all alerts except
+// the one that is raised for as long as there is no cluster DNS.
+func TestChart_MonitoringWithoutDNS(t *testing.T) {
+	want := slices.DeleteFunc(alerts(render(t, "everything.yaml")), func(name string) bool { return name == "ClusterDNSDown" })
+	if got := alerts(render(t, "everything.yaml", "--set", "dns.enabled=false")); !slices.Equal(got, want) {
+		t.Errorf("alerts %q, want %q", got, want)
+	}
+}
+
 // TestChart_StartupTaint checks that agent and relay tolerate the startup taint, by default and
 // beside other tolerations, and that only then the agent may patch nodes.
 func TestChart_StartupTaint(t *testing.T) {
