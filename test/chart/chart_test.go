@@ -531,6 +531,33 @@ func TestChart_NodeCacheProbes(t *testing.T) {
 	}
 }
 
+// TestChart_NodeCacheScraped checks that Prometheus finds the metrics of the node cache if they are at
+// the address of its pod, and that podAnnotations replace the annotations.
+func TestChart_NodeCacheScraped(t *testing.T) {
+	const annotation = `nodeCache.podAnnotations.prometheus\.io/scrape=no`
+	for _, tt := range []struct {
+		http, set    string
+		scrape, port any
+	}{
+		{"127.0.0.1:9353", "", nil, nil},
+		{"[::1]:9353", "", nil, nil},
+		{"169.254.20.10:9353", "", nil, nil},
+		{":9353", "", "true", "9353"},
+		{"0.0.0.0:9354", "", "true", "9354"},
+		{"[::]:9353", "monitoring.podMonitor.enabled=true", "true", "9353"},
+		{":9353", annotation, "no", "9353"},
+	} {
+		o := render(t, "", "--set", "nodeCache.enabled=true", "--set-string", "nodeCache.http="+tt.http,
+			"--set", tt.set)["DaemonSet dnsconfigurer-node-cache"]
+		annotations := at(o, "spec", "template", "metadata", "annotations").(map[string]any)
+		if annotations["prometheus.io/scrape"] != tt.scrape || annotations["prometheus.io/port"] != tt.port ||
+			annotations["checksum/config"] == nil {
+			t.Errorf("nodeCache.http %q, --set %q: annotations %v, want scrape %v, port %v",
+				tt.http, tt.set, annotations, tt.scrape, tt.port)
+		}
+	}
+}
+
 // TestChart_K3s checks that the documented values for K3s are those of the test data, which
 // TestChart_Configuration checks, too, and that the agent then mounts the directories of K3s and no
 // file of a kubeadm node.
