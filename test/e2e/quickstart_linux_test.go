@@ -61,7 +61,7 @@ func (c *cluster) testQuickStart(t *testing.T) {
 		"--image busybox:1.37", "--image-pull-policy Never --image "+nodetools.LibrariesImage)
 	commands := quickStart(t)
 	for _, step := range []struct{ section, want string }{
-		{"1. See what your pods get", "\n10.96.0.10"},
+		{"1. See what your pods get", "10.96.0.10\n"},
 		{"3. Install the cluster DNS beside the existing one", "STATUS: deployed"},
 		{"4. Look up a name through it", "Address: 10.96.0.1\n"},
 		{"Undo", `namespace "dnsconfigurer" deleted`},
