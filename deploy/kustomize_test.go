@@ -5,11 +5,13 @@ package deploy
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
@@ -75,5 +77,39 @@ func TestKustomize(t *testing.T) {
 	})
 	if err != nil || bases != 7 {
 		t.Errorf("%d bases, %v", bases, err)
+	}
+}
+
+// TestKustomize_Components checks that the pods have the label by which the documentation selects
+// them, as those of the chart do. The selectors of workloads are immutable, so they cannot get it.
+func TestKustomize_Components(t *testing.T) {
+	const label = "app.kubernetes.io/component"
+	got := map[string]string{}
+	for _, dir := range []string{"agent", "cluster-dns", "node-cache"} {
+		for _, object := range base(t, dir) {
+			var name, component string
+			var pods, selector map[string]string
+			switch o := object.(type) {
+			case *appsv1.DaemonSet:
+				name, component = o.Name, o.Labels[label]
+				pods, selector = o.Spec.Template.Labels, o.Spec.Selector.MatchLabels
+			case *appsv1.Deployment:
+				name, component = o.Name, o.Labels[label]
+				pods, selector = o.Spec.Template.Labels, o.Spec.Selector.MatchLabels
+			default:
+				continue
+			}
+			if pods[label] != component || selector[label] != "" {
+				t.Errorf("%s: component %q, of the pods %q, in the selector %q", name, component, pods[label], selector[label])
+			}
+			got[name] = component
+		}
+	}
+	want := map[string]string{
+		"dnsconfigurer-agent": "agent", "dnsconfigurer-nri": "nri",
+		"dnsconfigurer-dns": "dns", "dnsconfigurer-node-cache": "node-cache",
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("components %q, want %q", got, want)
 	}
 }

@@ -185,6 +185,11 @@ func TestWebhookManifests_Selectors(t *testing.T) {
 			t.Errorf("the %s selects %v, the pods have %v", name, selector, pod.Labels)
 		}
 	}
+	// The documentation selects the pods by it, and the selector of a Deployment is immutable.
+	const component = "app.kubernetes.io/component"
+	if pod.Labels[component] != "webhook" || deployment.Spec.Selector.MatchLabels[component] != "" {
+		t.Errorf("the pods have the labels %v, the Deployment selects %v", pod.Labels, deployment.Spec.Selector.MatchLabels)
+	}
 }
 
 // TestWebhookManifests_Hooks: the API servers call the Service, trust its certificate, and go on
