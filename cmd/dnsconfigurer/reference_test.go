@@ -18,7 +18,7 @@ const commandPage = "../../docs/commands.md"
 
 const commandIntroduction = `# Command reference
 
-This page lists every command with its flags, as ` + "`dnsconfigurer COMMAND --help`" + ` prints them.
+This page lists every command except ` + "`help` and `completion`, with its flags, as\n`dnsconfigurer COMMAND --help`" + ` prints them.
 
 It is generated: ` + "`go test ./cmd/dnsconfigurer -run TestReference -update`" + ` writes it from the
 source code. [configuration.md](configuration.md) has the fields of the configuration files, and

@@ -245,7 +245,7 @@ func (f *NodeFlags) register(flags *pflag.FlagSet, facts nodeFacts) {
 	defaults := kind.Defaults()
 	facts.setIn(&defaults.ShimConfiguration.Node)
 	f.source = kind.fromFlags(flags, defaults)
-	flags.Lookup("config").Usage += " of the node"
+	flags.Lookup("config").Usage = "`FILE` of kind AgentConfiguration or ShimConfiguration of the node"
 	flags.Lookup("node-name").Usage = "`NAME` of the node; Pod manifests are then static pods of the node, and get -NAME as a suffix"
 }
 
