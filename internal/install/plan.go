@@ -112,6 +112,9 @@ func (k *Kubelet) editVariable(v variable, value string) (Edit, error) {
 		return Edit{}, err
 	}
 	all := lines(text)
+	if v.at.line > len(all) { // written by another program since the unit was read
+		return Edit{}, errors.New("the file has changed meanwhile")
+	}
 	line := all[v.at.line-1]
 	to := v.from + len(v.text)
 	if to > len(line) || line[v.from:to] != v.text {
