@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/klog/v2"
 )
 
 // Limits of the lines that wait to be written. A thousand pods that start at once log a line
@@ -58,12 +57,10 @@ func NewLogWriter(w io.Writer, format string) (*LogWriter, error) {
 	}, nil
 }
 
-// Logger returns a logger that writes to l, and makes client-go log to it.
+// Logger returns a logger that writes to l.
 func (l *LogWriter) Logger() *slog.Logger {
 	h, _ := newHandler(l, l.format) // NewLogWriter has checked the format
-	log := slog.New(h)
-	klog.SetSlogLogger(log)
-	return log
+	return slog.New(h)
 }
 
 // Register registers the metrics with r.

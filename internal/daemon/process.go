@@ -14,22 +14,8 @@ import (
 	"runtime/debug"
 	"syscall"
 
-	"k8s.io/klog/v2"
-
 	"github.com/dnsconfigurer/dnsconfigurer/internal/statuspage"
 )
-
-// newLogger returns the logger of a server, in format text or json, and makes client-go log to
-// it.
-func newLogger(w io.Writer, format string) (*slog.Logger, error) {
-	h, err := newHandler(w, format)
-	if err != nil {
-		return nil, err
-	}
-	log := slog.New(h)
-	klog.SetSlogLogger(log)
-	return log, nil
-}
 
 // newHandler returns a handler that also keeps problems for the status page.
 func newHandler(w io.Writer, format string) (slog.Handler, error) {

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"os"
 
+	"k8s.io/klog/v2"
+
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 )
 
@@ -22,11 +24,11 @@ type Process struct {
 // Serve calls run, which runs a server, with a log in a format that is written to stderr. The error of
 // run is returned as a Failure.
 func Serve(stderr io.Writer, format, version string, run func(Process) error) error {
-	log, err := newLogger(stderr, format)
+	h, err := newHandler(stderr, format)
 	if err != nil {
 		return err
 	}
-	return serve(Process{Log: log}, format, version, run)
+	return serve(Process{Log: slog.New(h)}, format, version, run)
 }
 
 // ServeOnNode is Serve for a server that pods wait for and that shares the node with them: its log does
@@ -42,6 +44,7 @@ func ServeOnNode(stderr io.Writer, format, version string, run func(Process) err
 }
 
 func serve(p Process, format, version string, run func(Process) error) error {
+	klog.SetSlogLogger(p.Log) // the log of client-go is global
 	reload, stop := sighup()
 	defer stop()
 	p.Reload = reload

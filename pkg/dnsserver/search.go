@@ -62,13 +62,13 @@ func (a *Autopath) setDefaults(domain fqdn.Name) (autopath.Zone, error) {
 	}
 	if a.Option < autopath.MinOption || a.Option > autopath.MaxOption {
 		return autopath.Zone{},
-			fmt.Errorf("Option %d: want %d to %d", a.Option, autopath.MinOption, autopath.MaxOption)
+			fmt.Errorf("field Option: %d: want %d to %d", a.Option, autopath.MinOption, autopath.MaxOption)
 	}
 	if n := len(a.HostSuffixes); n > MaxHostSuffixes {
-		return autopath.Zone{}, fmt.Errorf("HostSuffixes has %d domains: want at most %d", n, MaxHostSuffixes)
+		return autopath.Zone{}, fmt.Errorf("field HostSuffixes has %d domains: want at most %d", n, MaxHostSuffixes)
 	}
 	if i := slices.Index(a.HostSuffixes, ""); i >= 0 {
-		return autopath.Zone{}, fmt.Errorf("HostSuffixes[%d] is empty", i)
+		return autopath.Zone{}, fmt.Errorf("field HostSuffixes[%d] is empty", i)
 	}
 	return autopath.NewZone(a.Suffix, domain)
 }

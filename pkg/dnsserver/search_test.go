@@ -30,10 +30,10 @@ func TestAutopath_Defaults(t *testing.T) {
 		err    string
 	}{
 		{Autopath{}, ""},
-		{Autopath{Option: 65000}, "Option 65000: want 65001 to 65534"},
+		{Autopath{Option: 65000}, "field Option: 65000: want 65001 to 65534"},
 		{Autopath{Option: 65001}, ""},
 		{Autopath{Option: 65534}, ""},
-		{Autopath{Option: 65535}, "Option 65535"},
+		{Autopath{Option: 65535}, "field Option: 65535"},
 		{Autopath{HostSuffixes: suffixes(8)}, ""},
 		{Autopath{HostSuffixes: suffixes(9)}, "HostSuffixes has 9 domains: want at most 8"},
 		{Autopath{HostSuffixes: []fqdn.Name{""}}, "HostSuffixes[0] is empty"},
