@@ -22,12 +22,13 @@ configuration of the policy engine into the resolv.conf that the runtime mounts 
 containers of the pod. The kubelet and its configuration do not change.
 
 If the pod is not found in time, its containers start with the kubelet's DNS, and the
-file is written when the pod is found. If the pod is not found at all, or a check fails,
-the file stays as it is.
+file is written when the pod is found. If the pod is not found at all, or its file cannot be
+verified, the file stays as it is; docs/nri.md lists the outcomes.
 
-The node facts (clusterDNS, clusterDomain and resolvConf of the kubelet) are required and
-have no defaults. Set --kubelet-config, so that they cannot differ from the kubelet's. If they
-lead to another DNS configuration than the kubelet computed, the file stays as it is.
+The node facts (clusterDNS, clusterDomain and resolvConf of the kubelet) have no defaults. They
+are required unless the field inferNodeFacts is set. Set --kubelet-config, so that they cannot
+differ from the kubelet's. If they lead to another DNS configuration than the kubelet computed,
+the file stays as it is, unless the mode is Force.
 
 Flags override the configuration file. It is read again when it or a file that it names changes, and
 at once on SIGHUP. If the configuration is invalid, the agent keeps the previous one.`,

@@ -24,7 +24,7 @@ const eventTimeout = 15 * time.Second
 func bypassCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bypass",
-		Short: "Let the kubelet use the container runtime without the shim, or end that",
+		Short: "Turn the bypass of the shim on or off",
 		Long: `Let the kubelet use the container runtime without the shim, until "dnsconfigurer bypass off".
 The socket of the shim becomes a link to that of the container runtime, so that the kubelet
 needs no restart; a reboot does not end the bypass. The unit dnsconfigurer-bypass.service runs
@@ -54,7 +54,8 @@ func bypassOnCommand() *cobra.Command {
 	}
 	n.Register(cmd.Flags())
 	n.RegisterMetrics(cmd.Flags())
-	cmd.Flags().StringVar(&reason, "reason", "requested by a command", "`TEXT` for the event on the node and for the command status")
+	cmd.Flags().StringVar(&reason, "reason", "requested by a command",
+		"`TEXT` that the event on the node and \"dnsconfigurer status\" show")
 	return cmd
 }
 
@@ -90,11 +91,11 @@ is restarted. Restart the kubelet, or set --restart-kubelet.`,
 	return cmd
 }
 
-// reportBypass sends an event about the node if it is this machine. A failure is a warning: the node
-// works.
+// reportBypass sends an event about the node if it is this machine. A failure is only printed: the
+// bypass is switched nevertheless.
 func reportBypass(cmd *cobra.Command, n *install.Node, reason, message string) {
 	if !n.IsThisMachine() {
-		return // the credentials of this machine are not those of an image
+		return // with --root the node may be a mounted image: this machine has no credentials for its events
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), eventTimeout)
 	defer cancel()

@@ -53,24 +53,24 @@ func configCheckCommand() *cobra.Command {
 command does not know the flags of the server: it reports a missing field even if a flag sets it.
 With - it reads standard input, in which relative paths start at the working directory.
 
-FILE may also be a ConfigMap, such as those of deploy/. Each configuration file in its data is
-checked as with --no-files, because its paths are those of a container.
+FILE may also be a ConfigMap, such as those of deploy/. Each configuration file in the data of the
+ConfigMap is checked as with --no-files, because the paths in the file are those of a container.
 
 For a ShimConfiguration, also check the paths of the sockets of shim and runtime, the directory
-of the shim's socket, the kubeconfig with its certificates, and that the path of the manifests
-exists.
+of the shim's socket, the kubeconfig with its certificates, and that the directory of static pod
+manifests exists.
 
 For a ShimConfiguration, an AgentConfiguration or a KubeletConfiguration, also check the host's
 resolv.conf: the limits that the kubelet checks when it starts, and lines that the kubelet ignores.
 
 With --no-files, check the fields of the file alone. This is for files of another machine,
-and for files whose missing fields are flags of the server.
+and for files whose missing fields are set by flags of the server.
 
 With -f, print which pods of the manifests the node rules of a ShimConfiguration or an
-AgentConfiguration change, and how (docs/node-rules.md). The files with the facts of the node
-are then read even with --no-files. They are not read for a ConfigMap: facts that it does not
-set have their defaults, and the node has no resolv.conf. If a ConfigMap has several such files,
-the rules of the first one are shown.
+AgentConfiguration change, and how (docs/node-rules.md). Then the files with the node facts are
+read even with --no-files. For a ConfigMap they are not read: node facts that the ConfigMap does
+not set have their defaults, and the node is treated as one without a resolv.conf. If a ConfigMap
+has several such files, the rules of the first one are shown.
 
 Exit code 1 if the file, the resolv.conf or a manifest has errors.`,
 		Example: `  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml
@@ -86,7 +86,7 @@ Exit code 1 if the file, the resolv.conf or a manifest has errors.`,
 					return err
 				}
 			}
-			return reported(o.Run(cmd.Context(), args[0], cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()))
+			return exitError(o.Run(cmd.Context(), args[0], cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()))
 		},
 	}
 	o.Register(cmd.Flags())

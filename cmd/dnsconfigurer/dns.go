@@ -16,12 +16,12 @@ func dnsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dns",
 		Short: "Run the cluster DNS server",
-		Long: `Serve the names of the cluster by Kubernetes DNS-Based Service Discovery 1.1.0, and
-forward all other queries, through a cache.
+		Long: `Serve the names of the cluster by Kubernetes DNS-Based Service Discovery 1.1.0, answer local
+names such as localhost, and forward all other queries through a cache.
 
-The Services and EndpointSlices come from the API server, or from manifests. Until they
-are loaded, queries for the cluster's names get SERVFAIL, never NXDOMAIN. Other queries
-are forwarded from the start.
+The Services and EndpointSlices come from the API server, or from manifests. Until they are
+loaded, queries for names of the cluster, and for reverse names that may be the cluster's, get
+SERVFAIL, never NXDOMAIN. Other queries are forwarded from the start.
 
 Flags override the configuration file. It is read again when it changes, and at once on
 SIGHUP. If it is invalid, the server keeps the previous one.`,

@@ -33,13 +33,14 @@ resolv.conf of running pods. Each needs a further permission: nodes/proxy and po
 
 With --port-forward it also queries the pods of the cluster DNS through the API server. This
 shows what the servers reply over TCP, and not whether pods reach them. With
---ephemeral-container the pod of --pod queries them, which shows what it reaches over UDP and
-TCP: the container runs some seconds and cannot be removed, it stays in the pod until the pod
-ends.
+--ephemeral-container it adds a container to the pod of --pod, which queries the servers. This
+shows what the pod reaches over UDP and TCP. The container runs for some seconds. It cannot be
+removed: it stays in the pod until the pod ends.
 
 docs/doctor.md lists the checks and the permissions.
 
-Exit code 1: there is a finding of severity error, or the API server cannot be reached.`
+Exit code 1: there is a finding of severity error, or the command failed, for example because
+the API server cannot be reached or the pod of --pod is not found.`
 
 func doctorCommand() *cobra.Command {
 	o, format := gather.Options{}, ""
@@ -62,7 +63,8 @@ func doctorCommand() *cobra.Command {
 			if c.API, err = client.LoadUserConfig(o.Kubeconfig, o.Context, "dnsconfigurer-doctor/"+version()); err != nil {
 				return err
 			}
-			c.API.QPS = -1                                    // no limit: about twenty requests, and by flag at most 16 at a time
+			// No limit: doctor sends about twenty requests, and with --kubelets or --exec at most 16 at a time.
+			c.API.QPS = -1
 			klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // the result reports these errors as not checked
 			ctx, cancel := context.WithTimeout(cmd.Context(), c.Timeout)
 			defer cancel()
@@ -72,7 +74,7 @@ func doctorCommand() *cobra.Command {
 			}
 			result := doctor.Run(ctx, s)
 			err = output.WriteDoctor(cmd.OutOrStdout(), format, result)
-			return reported(!doctor.HasErrors(result), err)
+			return exitError(!doctor.HasErrors(result), err)
 		},
 	}
 	o.Register(cmd.Flags())
@@ -81,8 +83,9 @@ func doctorCommand() *cobra.Command {
 	return cmd
 }
 
-// maxQueries is the limit of the arguments of doctor query: doctor plans two for each server.
-const maxQueries = 2 * doctor.MaxServers
+// maxContainerQueries is the largest number of arguments of doctor query: a container sends two
+// queries to each server.
+const maxContainerQueries = 2 * doctor.MaxServers
 
 // doctorQueryCommand returns the command that runs in the container of --ephemeral-container.
 func doctorQueryCommand() *cobra.Command {
@@ -91,8 +94,8 @@ func doctorQueryCommand() *cobra.Command {
 		Short:  "Send DNS queries and print each reply as a line of JSON",
 		Hidden: true, // --ephemeral-container calls it; users run lookup
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 || len(args) > maxQueries {
-				return usage.Errorf("want 1 to %d queries, got %d", maxQueries, len(args))
+			if len(args) == 0 || len(args) > maxContainerQueries {
+				return usage.Errorf("want 1 to %d queries, got %d", maxContainerQueries, len(args))
 			}
 			plan := make([]doctor.Query, len(args))
 			for i, text := range args {

@@ -23,8 +23,8 @@ The command returns when the new process serves. If the new process fails, does 
 ready, or has an invalid configuration, the running one keeps serving, and the command prints the
 reason and exits with 1.
 
-The running shim starts the new process, with the command line and environment of the running
-one. Other flags, and changes of the systemd unit, take effect after a restart.`,
+The running shim starts the new process with its own command line and environment. Changed flags
+and changes of the systemd unit take effect after a restart.`,
 		Example: `  systemctl reload dnsconfigurer-shim.service
   dnsconfigurer handover --config /etc/dnsconfigurer/shim.yaml`,
 		Args: usage.NoArguments,

@@ -18,7 +18,7 @@ func lookupCommand() *cobra.Command {
 	o, nodeFlags := lookup.Options{}, config.NodeFlags{}
 	cmd := &cobra.Command{
 		Use:   "lookup (-f FILE|DIR|- | --kubeconfig FILE) --pod NAMESPACE/NAME NAME [TYPE]",
-		Short: "Simulate the DNS lookup of a program in a pod, with every query",
+		Short: "Simulate the DNS lookup of a program in a pod, and print every query",
 		Long: `Simulate the DNS lookup of a program in a pod: compute the pod's resolv.conf, send the
 queries of its C library or of Go, and print each query with its reply, the program's result and
 the number of queries.
@@ -35,8 +35,9 @@ result is unknown unless --complete is set. No query leaves this machine unless 
 
 With --kubeconfig or --context the objects are those of a live cluster: all Namespaces, Services
 and EndpointSlices, and the pods of one namespace. The command lists them, and changes none.
-clusterDNS and clusterDomain are those of the ConfigMap kubelet-config or of the DNS Service. The
-DNS servers are simulated as with manifests: set --server to query one.
+Unless flags or the files of the node set them, clusterDNS is that of the ConfigMap kubelet-config
+or the addresses of the DNS Service, and clusterDomain is that of kubelet-config or cluster.local.
+The DNS servers are simulated as with manifests: set --server to query one.
 
 With --compare the lookup is run with ClusterFirst and with ClusterFirstWithAutopath, and
 the queries are counted on each hop.
@@ -70,13 +71,13 @@ results differ. docs/lookup.md describes the libraries and the limits of the sim
 		if err != nil {
 			return err
 		}
-		return reported(o.Run(cmd.Context(), c, node, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()))
+		return exitError(o.Run(cmd.Context(), c, node, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()))
 	}
 	return cmd
 }
 
-// checkLookupInput returns an error if a flag is set that has no effect on the input: a live cluster, or
-// manifests.
+// checkLookupInput returns an error if a flag is set that has no effect: some apply only to manifests,
+// others only to a live cluster.
 func checkLookupInput(cmd *cobra.Command, live bool) error {
 	if live {
 		return usage.CheckUnset(cmd, "on a live cluster: leave it out, or set -f instead of --kubeconfig and --context",

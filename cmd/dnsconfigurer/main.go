@@ -3,8 +3,9 @@
 
 // Command dnsconfigurer decides, explains and serves the DNS configuration of Kubernetes pods.
 //
-// Results are written to standard output. Errors are written to standard error: one line
-// "dnsconfigurer: what failed", and for some a second line "hint: what to do".
+// Results are written to standard output. Errors are written to standard error: for each error a line
+// "dnsconfigurer: WHAT FAILED", for some followed by a line "hint: WHAT TO DO". A server with the log
+// format json writes each error as a line of its log.
 package main
 
 import (
@@ -40,9 +41,9 @@ const (
 // errReported is returned by a command that has already written why it fails.
 var errReported = errors.New("reported")
 
-// reported returns the error of a command: err, or errReported if err is nil and the command has
-// not passed. The command has then written the reason.
-func reported(passed bool, err error) error {
+// exitError returns the error of a command. If err is nil and passed is false, it returns errReported:
+// the command has already written the reason.
+func exitError(passed bool, err error) error {
 	if err == nil && !passed {
 		return errReported
 	}
@@ -51,17 +52,17 @@ func reported(passed bool, err error) error {
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := rootCommand(args)
-	usage.RequireShell(root, args)
+	usage.RequireCompletionShell(root, args)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(output.ResultWriter{Writer: stdout})
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(usage.FlagError)
 
-	var unknown error
-	usage.CheckHelp(root, &unknown)
+	var helpErr error // set by the help function, which cannot return an error
+	usage.InstallHelp(root, &helpErr)
 	cmd, err := root.ExecuteContextC(ctx)
-	err = cmp.Or(err, unknown)
+	err = cmp.Or(err, helpErr)
 	usageErr, isUsage := errors.AsType[usage.Error](err)
 	if isUsage {
 		err = usageErr

@@ -23,8 +23,8 @@ Queries of pods with the policy ClusterFirstWithAutopath are sent to the cluster
 the search list in an EDNS0 option. If the cluster DNS does not support the option, the
 cache expands the search list itself.
 
-While the cluster DNS is unreachable, cached names are still answered. All others get
-SERVFAIL, never NXDOMAIN.
+While the cluster DNS is unreachable, cached names of the cluster are still answered, and other
+names of the cluster get SERVFAIL, never NXDOMAIN. Names outside the cluster are not affected.
 
 Flags override the configuration file. It is read again when it changes, and at once on
 SIGHUP. If it is invalid, the cache keeps the previous one.`,

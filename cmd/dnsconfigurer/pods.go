@@ -19,14 +19,14 @@ func podsCommand() *cobra.Command {
 	client, format, watch := nodestatus.Client{}, "", false
 	cmd := &cobra.Command{
 		Use:   "pods [NAMESPACE/NAME]",
-		Short: "Print the pods of this node, and whether their resolv.conf is as decided",
+		Short: "Print the pods of this node, and whether their resolv.conf matches the decision",
 		Long: `Print the pods of this node with the decisions of the agent or the shim: the policy and its
 source (the specification or the annotation dnsconfigurer.dev/policy), the outcome, how the
 resolv.conf differs from the decision, and when it was last rewritten.
 
 With the name of a pod, print the expected and the actual file, too.
 
-Run it as root on the node, while dnsconfigurer agent runs, or a shim with a statusSocket.`,
+Run it as root on the node. The agent must run, or a shim with a statusSocket.`,
 		Example: `  dnsconfigurer pods
   dnsconfigurer pods shop/web-0
   dnsconfigurer pods --watch

@@ -11,7 +11,7 @@ import (
 )
 
 func policiesCommand() *cobra.Command {
-	o, probe, check := policies.Options{}, policies.Probe{}, false
+	o, clusterCheck, check := policies.Options{}, policies.ClusterCheck{}, false
 	cmd := &cobra.Command{
 		Use:   "policies [--cluster-domain DOMAIN] [--cluster-dns IP,..]",
 		Short: "Print or check the admission policies that validate the DNS of pods",
@@ -37,7 +37,7 @@ refused an object for another reason.`,
 				if err != nil {
 					return err
 				}
-				return probe.Run(cmd.Context(), "dnsconfigurer/"+version(), cmd.OutOrStdout())
+				return clusterCheck.Run(cmd.Context(), "dnsconfigurer/"+version(), cmd.OutOrStdout())
 			}
 			if err := usage.CheckUnset(cmd, "without --check: leave it out, or set --check", "kubeconfig", "namespace"); err != nil {
 				return err
@@ -55,7 +55,7 @@ refused an object for another reason.`,
 		},
 	}
 	o.Register(cmd.Flags())
-	probe.Register(cmd.Flags())
+	clusterCheck.Register(cmd.Flags())
 	cmd.Flags().BoolVar(&check, "check", false, "report what a cluster enforces, instead of printing the policies")
 	return cmd
 }

@@ -22,21 +22,27 @@ func refreshCommand() *cobra.Command {
 		Short: "Rewrite the resolv.conf of running pods of this node",
 		Long: `Decide the DNS configuration of a pod of this node again, and write it into its resolv.conf in
 place. The command ignores the fields refresh, refreshRate and refreshDryRun of the
-configuration and the annotation dnsconfigurer.dev/refresh. It replaces a file that the pod has
-changed. A file that "dnsconfigurer restore" has restored is refreshed again from then on, like
-other files.
+configuration. For one pod it also ignores the annotation dnsconfigurer.dev/refresh, and replaces
+a file that the pod has changed. After it, a file that "dnsconfigurer restore" has restored is
+refreshed like other files.
 
-It rewrites nothing in mode Observe (not_permitted), without a decision for the pod (refused),
-and for pods with dnsconfigurer.dev/skip or a file that was never recognized (skipped).
+It rewrites nothing in mode Observe (not_permitted), without a usable decision for the pod
+(refused), and for pods that have dnsconfigurer.dev/skip, are not found, or have a file that could
+not be verified (skipped).
 
-With --all, rewrite the files that differ, except restored files, files that the pod has changed,
-and files of pods with dnsconfigurer.dev/refresh: never.
+With --all, rewrite the files that differ, except:
 
-Exit code 1 if a file cannot be written. Run it as root on the node, while dnsconfigurer
-agent runs, or a shim with a statusSocket.`,
+  - restored files (skipped);
+  - files of pods with dnsconfigurer.dev/refresh: never (not_permitted);
+  - files that the pod has changed, unless it has dnsconfigurer.dev/refresh: always (modified);
+  - files whose new nameservers the pod cannot reach (refused);
+  - in mode Generate, files whose node facts no new pod has confirmed yet (unconfirmed).
+
+Exit code 1 if a file cannot be read or written, or the command fails. Run it as root on the node.
+The agent must run, or a shim with a statusSocket.`,
 		Example: "  dnsconfigurer refresh shop/web-0\n  dnsconfigurer refresh --all",
 	}
-	runForPods(cmd, nodestatus.Client.Refresh)
+	setPodsCommand(cmd, nodestatus.Client.Refresh)
 	return cmd
 }
 
@@ -48,20 +54,20 @@ func restoreCommand() *cobra.Command {
 all pods. A restored file is not rewritten, not even after a restart of the agent or the shim,
 until "dnsconfigurer refresh" is run for the pod. A new sandbox of the pod gets a new decision.
 
-Exit code 1 if a file cannot be restored, for example because the pod has changed it, or because
-the shim has restarted since the pod started. Run it as root on the node, while dnsconfigurer
-agent runs, or a shim with a statusSocket.`,
+Exit code 1 if a file cannot be restored, for example because the pod has replaced it as a whole,
+or because the shim set the DNS of the pod when it started, and has restarted before the first
+refresh. Run it as root on the node. The agent must run, or a shim with a statusSocket.`,
 		Example: "  dnsconfigurer restore shop/web-0\n  dnsconfigurer restore --all",
 	}
-	runForPods(cmd, nodestatus.Client.Restore)
+	setPodsCommand(cmd, nodestatus.Client.Restore)
 	return cmd
 }
 
 // podsFunc calls the agent or the shim for a pod, NAMESPACE/NAME. The empty string means all pods.
 type podsFunc = func(client nodestatus.Client, ctx context.Context, pod string) ([]v1alpha1.NodeResult, error)
 
-// runForPods makes cmd a command that calls the agent or the shim for one pod or for all.
-func runForPods(cmd *cobra.Command, call podsFunc) {
+// setPodsCommand makes cmd a command that calls the agent or the shim for one pod or for all.
+func setPodsCommand(cmd *cobra.Command, call podsFunc) {
 	client, all := nodestatus.Client{}, false
 	registerSocket(cmd, &client)
 	cmd.Flags().BoolVar(&all, "all", false, "all pods of the node")
@@ -81,7 +87,7 @@ func runForPods(cmd *cobra.Command, call podsFunc) {
 			}
 			failed = failed || r.Result == string(events.Failed)
 		}
-		return reported(!failed, nil)
+		return exitError(!failed, nil)
 	}
 }
 
@@ -90,7 +96,7 @@ func registerSocket(cmd *cobra.Command, client *nodestatus.Client) {
 	cmd.Flags().StringVar(&client.Socket, "socket", v1alpha1.DefaultStatusSocket, "`PATH` of the statusSocket of the agent or the shim")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if client.Socket == "" {
-			return usage.Errorf("--socket: is empty: want a path, or leave the flag out for the default")
+			return usage.Errorf("--socket: the path is empty: set one, or leave the flag out for the default")
 		}
 		return nil
 	}

@@ -34,7 +34,7 @@ severity error, for example because the pod would not start or the API server re
 			if err != nil {
 				return err
 			}
-			return reported(o.Run(cmd.Context(), node, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()))
+			return exitError(o.Run(cmd.Context(), node, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()))
 		},
 	}
 	o.Register(cmd.Flags())

@@ -20,12 +20,13 @@ func shimCommand(args []string) *cobra.Command {
 		Short: "Run the CRI proxy that sets the DNS configuration of pods",
 		Long: `Run the proxy between the kubelet and the container runtime. It forwards every call
 unchanged, except RunPodSandbox: it replaces the DNS configuration in the request by that
-of the policy engine. If the pod is not found, or a check fails, the request is forwarded
-unchanged.
+of the policy engine. If the pod cannot be looked up, the field onUnknownPod decides. If there is
+no usable decision, the request is forwarded unchanged; docs/operations.md lists the outcomes.
 
 The node facts (clusterDNS, clusterDomain and resolvConf of the kubelet) are required and
 have no defaults. Set --kubelet-config, so that they cannot differ from the kubelet's. If they
-lead to another DNS configuration than the kubelet sent, the request is forwarded unchanged.
+lead to another DNS configuration than the kubelet sent, the request is forwarded unchanged, unless
+the mode is Force.
 
 Flags override the configuration file. It is read again when it or a file that it names changes, and
 at once on SIGHUP. If the configuration is invalid, the shim keeps the previous one.
@@ -40,9 +41,9 @@ configuration is valid. The shim exits only if its socket or the runtime endpoin
 	source := config.ShimKind().FromFlags(cmd.Flags())
 	logFormat := ""
 	usage.ChoiceFlag(cmd.Flags(), &logFormat, "log-format", "", "`FORMAT` of the log: text or json", "text", "json")
-	run := func(cmd *cobra.Command, problem error) error {
+	run := func(cmd *cobra.Command, flagsErr error) error {
 		return daemon.ServeOnNode(cmd.ErrOrStderr(), logFormat, version(), func(p daemon.Process) error {
-			server := shim.Server{Source: source, Flags: problem, Reload: p.Reload, Version: version(), Log: p.Log, Writer: p.Writer}
+			server := shim.Server{Source: source, FlagsErr: flagsErr, Reload: p.Reload, Version: version(), Log: p.Log, Writer: p.Writer}
 			return server.Run(cmd.Context())
 		})
 	}
@@ -59,7 +60,8 @@ configuration is valid. The shim exits only if its socket or the runtime endpoin
 	return cmd
 }
 
-// parseKnownFlags sets the flags that it finds in args, and skips what is not valid.
+// parseKnownFlags sets the flags of args that exist and have valid values. After an error it drops the
+// first argument and parses the rest again, so a flag may be set more than once.
 func parseKnownFlags(flags *pflag.FlagSet, args []string) {
 	for len(args) > 0 && flags.Parse(args) != nil {
 		args = args[1:]

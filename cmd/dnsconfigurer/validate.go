@@ -20,8 +20,8 @@ func validateCommand() *cobra.Command {
 (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job, CronJob,
 PodTemplate, List) in YAML or JSON: find values that the API server or the node would refuse,
 that the node would truncate, or that no C library supports. The pod templates of custom
-resources, such as a Rollout or a JobSet, are checked, too. So are Services, and whether pods
-with a subdomain have a Service of that name. Other objects are ignored.
+resources, such as a Rollout or a JobSet, are checked, too. Services are checked, and whether
+pods with a subdomain have a headless Service of that name. Other objects are ignored.
 
 The result does not depend on this machine: the host's resolv.conf is only used if
 --resolv-conf is set. Exit code 1: there is an error, or a document cannot be read; warnings
@@ -33,7 +33,7 @@ in a pipeline.`,
   helm template chart/ -n shop | dnsconfigurer validate - -n shop`,
 	}
 	o.Register(cmd.Flags())
-	nodeFlags.RegisterWithoutHost(cmd.Flags())
+	nodeFlags.RegisterWithoutHostDefault(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.Input.Paths = append(o.Input.Paths, args...)
 		if err := o.Check(); err != nil {
@@ -45,7 +45,7 @@ in a pipeline.`,
 		}
 		output.WriteFindings(cmd.ErrOrStderr(), node.Findings)
 		o.Output.Stdout, o.Output.Color = cmd.OutOrStdout(), output.IsTerminal(cmd.OutOrStdout())
-		return reported(o.Run(cmd.Context(), rules, node.Name, cmd.InOrStdin(), cmd.ErrOrStderr()))
+		return exitError(o.Run(cmd.Context(), rules, node.Name, cmd.InOrStdin(), cmd.ErrOrStderr()))
 	}
 	return cmd
 }

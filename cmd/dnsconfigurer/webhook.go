@@ -25,8 +25,8 @@ that the API server accepts. From Kubernetes 1.36 on, an admission policy can do
 The rules are those of "dnsconfigurer validate". "dnsconfigurer webhook manifests"
 prints the objects that register the webhook in a cluster.
 
-When a StatefulSet is scaled, the webhook reads it from the API server. Without an API
-server, scaling is admitted unchecked.
+When a StatefulSet is scaled, the webhook reads it from the API server. Without access to the
+API server, scaling is admitted unchecked.
 
 The certificate is read again when its files change. With --self-signed the replicas
 issue it, and write their CA certificate to the webhook configurations.

@@ -229,9 +229,9 @@ func (f *NodeFlags) Register(flags *pflag.FlagSet) {
 	f.register(flags, facts)
 }
 
-// RegisterWithoutHost is Register for commands whose result must not depend on the machine
+// RegisterWithoutHostDefault is Register for commands whose result must not depend on the machine
 // that they run on: --resolv-conf has no default.
-func (f *NodeFlags) RegisterWithoutHost(flags *pflag.FlagSet) {
+func (f *NodeFlags) RegisterWithoutHostDefault(flags *pflag.FlagSet) {
 	f.register(flags, clusterFacts())
 	flags.Lookup("resolv-conf").Usage = withoutHostUsage
 }
@@ -245,7 +245,7 @@ func (f *NodeFlags) register(flags *pflag.FlagSet, facts nodeFacts) {
 	defaults := kind.Defaults()
 	facts.setIn(&defaults.ShimConfiguration.Node)
 	f.source = kind.fromFlags(flags, defaults)
-	flags.Lookup("config").Usage = "`FILE` of kind AgentConfiguration or ShimConfiguration of the node"
+	flags.Lookup("config").Usage = "`FILE` with the ShimConfiguration or AgentConfiguration of the node"
 	flags.Lookup("node-name").Usage = "`NAME` of the node; Pod manifests are then static pods of the node, and get -NAME as a suffix"
 }
 

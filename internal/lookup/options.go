@@ -46,7 +46,7 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	o.Input.Register(flags)
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of a live cluster, instead of -f")
 	flags.StringVar(&o.Context, "context", "",
-		"`CONTEXT` of the kubeconfig of a live cluster, instead of -f; without --kubeconfig, of the kubeconfig that kubectl uses")
+		"`CONTEXT` of a live cluster, instead of -f; from --kubeconfig, or from the kubeconfig that kubectl uses if that is unset")
 	flags.DurationVar(&o.Timeout, "timeout", time.Minute, "time limit for reading a live cluster, a `DURATION`")
 	flags.StringVar(&o.Pod, "pod", "",
 		"`NAMESPACE/NAME` of the pod or workload, or KIND/NAME in the namespace of -n, such as statefulset/db")

@@ -44,7 +44,7 @@ func (in *Input) Register(flags *pflag.FlagSet) {
 	flags.StringArrayVarP(&in.Paths, "filename", "f", nil, "`FILE|DIR|-` with manifests, or a pattern such as 'deploy/*.yaml'; repeatable")
 	flags.BoolVarP(&in.Recursive, "recursive", "R", false, "read the subdirectories of directories, too")
 	flags.BoolVar(&in.Strict, "strict", false,
-		"report every unknown field as an error, not only those that are likely to be meant for DNS")
+		"report every unknown field as an error, not only those that resemble a DNS field")
 	flags.StringVarP(&in.Namespace, "namespace", "n", "default", "`NAMESPACE` of objects without one")
 }
 

@@ -25,12 +25,12 @@ import (
 
 // Server is the shim of a node.
 type Server struct {
-	Source  *config.Source[config.Shim]
-	Flags   error            // why the command line is invalid: all sandboxes are passed
-	Reload  <-chan os.Signal // reloads at once
-	Version string           // of this binary
-	Log     *slog.Logger
-	Writer  *daemon.LogWriter // writes Log
+	Source   *config.Source[config.Shim]
+	FlagsErr error            // why the command line is invalid: all sandboxes are passed
+	Reload   <-chan os.Signal // reloads at once
+	Version  string           // of this binary
+	Log      *slog.Logger
+	Writer   *daemon.LogWriter // writes Log
 }
 
 // Run serves until ctx ends, or a new process serves and the calls of this one are complete. A
@@ -62,7 +62,7 @@ func (s *Server) run(ctx context.Context, previous *handover.Predecessor) error 
 	sandboxes.dns.RegisterDrift(registry)
 	shim.Handover = h.handOver
 	r := &reloader{
-		source: s.Source, flags: s.Flags, signal: s.Reload, lastGood: newLastGood(), problems: problems, handedOver: h.done, log: s.Log,
+		source: s.Source, flags: s.FlagsErr, signal: s.Reload, lastGood: newLastGood(), problems: problems, handedOver: h.done, log: s.Log,
 		applier: &applier{shim: shim, metrics: shim.Metrics, pods: decision.NewMetrics(registry, "dnsconfigurer_shim_"),
 			sandboxes: sandboxes, version: s.Version, log: s.Log},
 	}

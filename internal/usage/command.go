@@ -20,9 +20,9 @@ func RequireCommand(cmd *cobra.Command, args []string) error {
 	return Errorf("command missing: want %s", joinOr(commandNames(cmd)))
 }
 
-// RequireShell makes cobra's command completion require one of its subcommands, and no more, as
-// others do. args is the command line.
-func RequireShell(root *cobra.Command, args []string) {
+// RequireCompletionShell makes cobra's command completion require one of its subcommands, the shells,
+// and no more, as others do. args is the command line.
+func RequireCompletionShell(root *cobra.Command, args []string) {
 	root.InitDefaultCompletionCmd(args...)
 	if c, _, err := root.Find([]string{"completion"}); err == nil && c != root {
 		c.Args, c.RunE = cobra.ArbitraryArgs, RequireCommand
@@ -69,13 +69,13 @@ func joinOr(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// CheckHelp makes --help report an unknown command below root in *unknown, for which cobra prints the
-// help of its parent.
-func CheckHelp(root *cobra.Command, unknown *error) {
+// InstallHelp installs the help function of root. For an unknown command, cobra would print the help of
+// its parent. The function sets *problem instead, because a help function cannot return an error.
+func InstallHelp(root *cobra.Command, problem *error) {
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		if names := cmd.Flags().Args(); len(names) > 0 && cmd.HasAvailableSubCommands() {
-			*unknown = UnknownCommand(cmd, names[0])
+			*problem = UnknownCommand(cmd, names[0])
 			return
 		}
 		help(cmd, args)

@@ -114,7 +114,7 @@ func TestExecute(t *testing.T) {
 		root.SetArgs(tt.args)
 		root.SetOut(io.Discard)
 		var unknown error
-		usage.CheckHelp(root, &unknown)
+		usage.InstallHelp(root, &unknown)
 		expect(t, fmt.Sprint(tt.args), cmp.Or(root.Execute(), unknown), tt.want)
 	}
 }

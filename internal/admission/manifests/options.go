@@ -35,10 +35,10 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.CreateNamespace, "create-namespace", true,
 		"print the Namespace, too; false keeps kubectl delete from deleting one that has other objects")
 	flags.StringSliceVar(&o.ExcludedNamespaces, "exclude-namespace", nil,
-		"`NAMESPACE,..` whose objects are not reviewed; empty: only kube-system and the server's, which are always among them")
+		"`NAMESPACE,..` whose objects are not reviewed, in addition to kube-system and the namespace of the server")
 	flags.StringVar(&o.Image, "image", "registry.example/dnsconfigurer:v0.1.0", "`IMAGE` of the server; no image is published yet")
 	flags.StringSliceVar(&o.ClusterDNS, "cluster-dns", nil,
-		"`IP,..` of the cluster DNS; empty: unknown, they do not count for the limit of nameservers")
+		"`IP,..` of the cluster DNS; empty: unknown, the limit of nameservers is checked without them")
 	flags.StringVar(&o.ClusterDomain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: unknown, no rule checks the length of an FQDN")
 	flags.StringVar(&o.Issuer, "cert-manager-issuer", "",
 		"`[KIND/]NAME` of cert-manager's issuer for the certificate; KIND is Issuer or ClusterIssuer")

@@ -48,9 +48,10 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.ClusterDomain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: unknown")
 	flags.StringSliceVar(&o.ClusterDNS, "cluster-dns", nil, "`IP,..` of the cluster DNS; empty: unknown")
 	flags.StringSliceVar(&o.AllowedOverrides, "allowed-overrides", nil,
-		"`POLICY,..` that the nodes allow in the annotation in addition to ClusterFirstWithAutopath; empty: no other")
+		"`POLICY,..` that the nodes allow in the annotation dnsconfigurer.dev/policy, in addition to ClusterFirstWithAutopath; "+
+			"empty: no other")
 	flags.StringSliceVar(&o.ExcludedNamespaces, "exclude-namespace", nil,
-		"`NAMESPACE,..` whose objects are not checked; empty: only kube-system, which is always among them")
+		"`NAMESPACE,..` whose objects are not checked, in addition to kube-system")
 }
 
 // Parse returns the Config of o. The error joins one error for each invalid value.
