@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
 )
 
@@ -18,6 +20,19 @@ type relays struct {
 	// last is what each has reported last about the runtime: Synchronized, Unsynchronized, or
 	// Reset for neither. The oldest relays report neither, older ones no Unsynchronized.
 	last map[net.Conn]sandboxevent.Kind
+}
+
+// register registers the metrics with registry.
+func (r *relays) register(registry prometheus.Registerer) {
+	registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "dnsconfigurer_agent_relay_connections",
+			Help: "Connections of NRI relays.",
+		}, func() float64 { return float64(r.connected()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "dnsconfigurer_agent_relay_runtime_connections",
+			Help: "Connections of NRI relays that have not reported to be without the container runtime.",
+		}, func() float64 { return float64(r.withRuntime()) }))
 }
 
 // add adds a relay that has reported nothing.
@@ -69,13 +84,16 @@ func (r *relays) connected() int {
 // connected to it.
 func (r *relays) isSynchronized() bool { return r.count(sandboxevent.Synchronized) > 0 }
 
-// ready returns an error if no relay is connected, or none of them to the runtime. A relay that has not
-// reported whether it is, as the oldest ones, is taken to be.
+// withRuntime returns the number of relays that are connected to the runtime. One that has not reported
+// whether it is, as the oldest ones, is taken to be.
+func (r *relays) withRuntime() int { return r.count(sandboxevent.Reset, sandboxevent.Synchronized) }
+
+// ready returns an error if no relay is connected, or none of them to the runtime.
 func (r *relays) ready() error {
 	switch {
 	case r.connected() == 0:
 		return errors.New("the NRI relay is not connected: run dnsconfigurer nri")
-	case r.count(sandboxevent.Reset, sandboxevent.Synchronized) == 0:
+	case r.withRuntime() == 0:
 		return errors.New("the NRI relay is not connected to the container runtime: new pods get the kubelet's DNS: " +
 			"the log of the relay has the reason")
 	}

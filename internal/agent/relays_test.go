@@ -48,6 +48,9 @@ func TestRelays(t *testing.T) {
 		if err := r.ready(); (err == nil) != c.ready {
 			t.Errorf("%s: ready: %v, want %t", name, err, c.ready)
 		}
+		if got := r.withRuntime() > 0; got != c.ready {
+			t.Errorf("%s: with the runtime: %t, want %t", name, got, c.ready)
+		}
 		if got := r.isSynchronized(); got != c.synchronized {
 			t.Errorf("%s: synchronized: %t, want %t", name, got, c.synchronized)
 		}

@@ -56,6 +56,7 @@ func (s *Server) Run(ctx context.Context, c config.Agent) error {
 	s.agent, s.pods = sandboxdns.New(sandboxdns.NewAgentMetrics(registry), s.Log), decision.NewMetrics(registry, "dnsconfigurer_agent_")
 	s.agent.RegisterDrift(registry)
 	s.taints = startuptaint.NewMetrics(registry)
+	s.relays.register(registry)
 	reloader := &daemon.Reloader[config.Agent]{Source: s.Source, Signal: s.Reload, Log: s.Log, Apply: s.apply}
 	if err := reloader.Start(c, registry); err != nil {
 		return err
@@ -229,8 +230,6 @@ func (s *Server) serveRelay(ctx context.Context, conn net.Conn) {
 	defer stop()
 	defer conn.Close()
 	s.relays.add(conn)
-	s.agent.Metrics.AddConnections(1)
-	defer s.agent.Metrics.AddConnections(-1)
 	defer s.relays.remove(conn)
 	s.Log.Info("relay connected")
 	err := sandboxevent.Read(conn, func(e sandboxevent.Event) error {

@@ -15,9 +15,8 @@ import (
 // Metrics counts the work of an [Applier]. The label values are a closed set.
 type Metrics struct {
 	prefix    string                 // of the names
-	outcomes  *prometheus.CounterVec // nil in a shim, as the next two
+	outcomes  *prometheus.CounterVec // nil in a shim, as create
 	create    prometheus.Histogram
-	connected prometheus.Gauge
 	sandboxes prometheus.Gauge
 	refreshes *prometheus.CounterVec
 	refreshed prometheus.Gauge
@@ -36,15 +35,11 @@ func NewAgentMetrics(r prometheus.Registerer) *Metrics {
 		Help:    "Time that the agent adds to the creation of a container.",
 		Buckets: prometheus.ExponentialBuckets(0.00005, 4, 9), // 50 us to 3.3 s
 	})
-	m.connected = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "dnsconfigurer_agent_relay_connections",
-		Help: "Connections of NRI relays.",
-	})
 	outcomes := append(cri.Outcomes(), cri.Late, cri.ForeignFile, cri.PodChanged, cri.WriteFailed, cri.Restored)
 	for _, o := range outcomes { // an alert needs the series before the first event
 		m.outcomes.WithLabelValues(string(o))
 	}
-	r.MustRegister(m.outcomes, m.create, m.connected)
+	r.MustRegister(m.outcomes, m.create)
 	return m
 }
 
@@ -94,9 +89,6 @@ func (m *Metrics) count(o cri.Outcome) {
 
 func (m *Metrics) observeCreate(took time.Duration) { m.create.Observe(took.Seconds()) }
 func (m *Metrics) setSandboxes(n int)               { m.sandboxes.Set(float64(n)) }
-
-// AddConnections adds to the number of connections of relays.
-func (m *Metrics) AddConnections(change int) { m.connected.Add(float64(change)) }
 
 func (m *Metrics) countRefresh(r events.RefreshResult) {
 	m.refreshes.WithLabelValues(string(r)).Inc()
