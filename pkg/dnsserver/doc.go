@@ -51,7 +51,8 @@
 // slots.go takes a slot for it, and reader.replyLater calls it in another goroutine. In that
 // goroutine Server.ask (forward.go) sends the query, and caches the reply.
 //
-// All other answers have records (zone_records.go, walk.go), which query.reply packs.
+// The answers of Server.ask and most others have records (zone_records.go, walk.go), which
+// query.reply packs.
 //
 // # Goroutines and limits
 //

@@ -34,7 +34,7 @@ type Stub struct {
 // get REFUSED.
 type Forwarding struct {
 	Upstream Exchange // nil: names outside of Stubs get REFUSED
-	Stubs    []Stub
+	Stubs    []Stub   // in a node cache one with the zone Config.Domain: the cluster DNS
 
 	// Expander is the cluster DNS server of a node cache. Names below the autopath domain
 	// are sent to it with their search list, which it expands. nil: this server expands
@@ -102,7 +102,7 @@ type destination struct {
 	exchange   Exchange // nil: queries get REFUSED
 	outages    *outageDetector
 	isUpstream bool        // exchange is Forwarding.Upstream
-	cluster    bool        // exchange is the cluster DNS of a node cache; false for a stub domain in the cluster domain
+	cluster    bool        // exchange is the cluster DNS of a node cache, the stub domain with the zone Config.Domain
 	expand     bool        // exchange is the Expander, which receives the search list
 	searchKey  []byte      // Forwarding.searchKey if expand is set, else nil
 	forwarding *Forwarding // the Forwarding that has this exchange
@@ -146,7 +146,8 @@ func (to destination) budgetFor(name fqdn.Name) budgetKind {
 }
 
 // mayBeClusterDNS reports whether the destination of a query may be the cluster DNS of a node
-// cache: it gets names of the cluster zone, search lists, and the reverse names of a stub domain.
+// cache. The cluster DNS gets names of the cluster zone, search lists, and the reverse names for
+// which there is a stub domain.
 func (to destination) mayBeClusterDNS(kind budgetKind) bool {
 	return kind != budgetOther && !to.isUpstream
 }

@@ -45,7 +45,7 @@ func (s *Server) mayReplyNoData(q *query, to destination) bool {
 func (s *Server) confirmLater(q *query, to destination, hit *cache.Hit) result {
 	switch {
 	case hit.State == cache.Failing && q.received.Sub(hit.FailedAt) < cache.FailureTTL:
-		return result{answer: otherFamilyFailure(fromStale)} // no query is sent yet, as while a SERVFAIL is cached
+		return result{answer: otherFamilyFailure(fromStale)} // the last query has just failed: like a cached SERVFAIL
 	case hit.State == cache.Failing, hit.State == cache.Stale:
 		return s.sendLater(q, to, nil)
 	}
@@ -65,7 +65,7 @@ func (s *Server) confirmLater(q *query, to destination, hit *cache.Hit) result {
 }
 
 // confirmNoData returns the answer a to q. If a is NODATA for one address family, it resolves the
-// other one, and returns a failure if that fails. If the client has sent the query for the other
+// other one, and returns a failure if that fails, or the refusal if that is refused. If the client has sent the query for the other
 // family, too, it is sent to the other servers only once: package upstream merges equal queries.
 func (s *Server) confirmNoData(ctx context.Context, q *query, to destination, a answer) answer {
 	if !a.noData(q.qtype) || s.mayReplyNoData(q, to) {
@@ -77,7 +77,10 @@ func (s *Server) confirmNoData(ctx context.Context, q *query, to destination, a 
 	}
 	other := q.subquery(q.name, otherFamily(q.qtype))
 	other.noFamilyCheck = true
-	if o := s.forward(ctx, other, nil).await(ctx); o.failed() {
+	switch o := s.forward(ctx, other, nil).await(ctx); {
+	case o.refused != notRefused:
+		return o
+	case o.failed():
 		return otherFamilyFailure(o.source)
 	}
 	if isLong {
@@ -87,7 +90,7 @@ func (s *Server) confirmNoData(ctx context.Context, q *query, to destination, a 
 }
 
 func otherFamilyFailure(from source) answer {
-	return failure(from, dns.ExtendedErrorCodeNoReachableAuthority, "no server answered for the other address family")
+	return failure(from, dns.ExtendedErrorCodeNoReachableAuthority, "resolving the other address family failed")
 }
 
 // restoreNegative returns the complete answer to q that trimNegative has cut to a. The complete

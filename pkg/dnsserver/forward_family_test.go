@@ -14,6 +14,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
 // family is how other servers answer a query for one address family.
@@ -105,6 +106,31 @@ func TestForward_Families(t *testing.T) {
 				expectFamilies(t, s, tt.wantA, tt.wantAAAA)
 			})
 		})
+	}
+}
+
+// TestForward_FamilyRefused: if the query for the other address family is refused, the reply says so. A
+// node cache must not cache a refusal of the cluster DNS at a limit.
+func TestForward_FamilyRefused(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err  error
+		code int
+	}{
+		"no descriptor": {upstream.ErrNoResources, extendedLimit},
+		"a loop":        {upstream.ErrLoop, int(dns.ExtendedErrorCodeNoReachableAuthority)},
+	} {
+		s := newServer(t, "loaded", Config{Upstream: func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
+			if q.Question[0].Qtype == dns.TypeA {
+				return nil, tt.err
+			}
+			return families{dns.TypeAAAA: empty}.exchange(ctx, q)
+		}})
+		for _, from := range []string{"servers", "cache"} {
+			m := exchangeDirect(t, s, parseQuery("www.example. AAAA", true))
+			if m.Rcode != dns.RcodeServerFailure || extendedCode(m) != tt.code {
+				t.Errorf("%s, NODATA from the %s: got %v, want SERVFAIL with the extended error %d", name, from, m, tt.code)
+			}
+		}
 	}
 }
 

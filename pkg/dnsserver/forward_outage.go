@@ -11,8 +11,8 @@ import (
 // clusterRetryInterval is how long a stale answer for a name of the cluster is used after a
 // failed renewal, and how long a failure for such a name is cached. The addresses of a Service may
 // change within seconds, and the cluster DNS server answers within milliseconds: a retry costs
-// little. A query that is lost just before the server replies again fails 2 s later, and is retried
-// after this interval. So all names are current within 5 s.
+// little. A query that is lost just before the server replies again fails after the timeout of a try,
+// about 2 s, and is retried after this interval. So all names are current within 5 s.
 const clusterRetryInterval = 2 * time.Second
 
 // outageDetector detects the end of an outage: servers reply again after a time without replies. A

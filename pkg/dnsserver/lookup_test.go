@@ -193,7 +193,7 @@ func TestWalk_ExtendedErrors(t *testing.T) {
 			{"loaded", nil, 0, dns.ExtendedErrorCodeNotAuthoritative, "no upstream server is configured"},
 			{"loaded", unreachable, 1023, extendedLimit, "too many queries are waiting for other servers"},
 			{"service shop/web external=a.example\nloaded", unreachable, 0,
-				dns.ExtendedErrorCodeNoReachableAuthority, "no server answered for the target of the ExternalName Service"},
+				dns.ExtendedErrorCodeNoReachableAuthority, "resolving the target of the ExternalName Service failed"},
 		}
 		for _, tt := range tests {
 			s := newServer(t, tt.cluster, Config{Upstream: tt.upstream})

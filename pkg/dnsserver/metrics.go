@@ -18,7 +18,7 @@ import (
 type source uint8
 
 const (
-	fromServer   source = iota // this server itself: rejections, local names, probes, queries of type ANY
+	fromServer   source = iota // this server itself: rejections, refusals, local names, probes, queries of type ANY
 	fromWalk                   // the expansion of a search list
 	fromZone                   // the zone
 	fromCache                  // the cache, within the TTL
@@ -121,8 +121,8 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, all slotPools, nodeCach
 	}, []string{"state"})
 	refusals := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dnsconfigurer_dns_refusals_total",
-		Help: "Queries that got no answer from other servers, by budget (plain, cluster, reverse, search) " +
-			"and reason (budget, client, loop, no_servers, recursion, rate, questions, replaced, upstream, resources).",
+		Help: "Queries that were not sent to other servers, or given up, at a limit, by budget " +
+			"(plain for all other names, cluster, reverse, search) and reason (budget, client, loop, no_servers, recursion, rate, questions, replaced, upstream, resources).",
 	}, []string{"budget", "reason"})
 	m := &metrics{
 		queries: prometheus.NewCounterVec(prometheus.CounterOpts{

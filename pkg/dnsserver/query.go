@@ -232,7 +232,7 @@ func skipName(b []byte) int {
 	return -1
 }
 
-// owner returns the question's name in presentation format, in the case of the client.
+// presentationName returns the question's name in presentation format, in the case of the client.
 func (q *query) presentationName() string {
 	name, _, err := dns.UnpackDomainName(q.question, 0)
 	if err != nil {

@@ -52,7 +52,7 @@ func (r refusalReason) Error() string {
 		"the upstream servers send queries back to this server", "no upstream server is known", "recursion is not desired",
 		"the search lists of this client cause too many queries", "the search list needs too many queries",
 		"no reply yet, and too many queries are waiting for other servers",
-		"too many queries are waiting at the server that was asked", "no file descriptor or memory for a query",
+		"the server that was asked is at a limit", "no file descriptor or memory for a query",
 	}[r]
 }
 

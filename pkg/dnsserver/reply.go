@@ -17,6 +17,10 @@ type reply struct {
 	source source
 	rcode  int
 	packed bool // wire was packed from records; false: it is an answer in wire form
+
+	// partial reports whether RRsets of the zone did not fit into a packed reply over TCP. Over
+	// UDP the reply has TC instead.
+	partial bool
 }
 
 // minRecordLen is the length of the shortest record, in octets.
@@ -28,10 +32,11 @@ func (q *query) maxRecords() int { return q.maxReply / minRecordLen }
 // reply returns the reply to q, no longer than the client accepts. It writes the reply into
 // buf[:0] if the capacity suffices.
 func (q *query) reply(a answer, buf []byte) reply {
-	b, packed := a.wire, false
+	b, packed, partial := a.wire, false, false
 	if b == nil || len(b) > q.maxReply-q.optLen(&a) {
 		a = a.withRecords()
-		b, packed = q.pack(&a, buf), true
+		b, partial = q.pack(&a, buf)
+		packed = true
 	}
 	if q.edns { // a client that sent no OPT record gets none (RFC 6891 section 7)
 		b = q.appendOPT(b, &a)
@@ -39,7 +44,7 @@ func (q *query) reply(a answer, buf []byte) reply {
 	if q.tsig != nil {
 		b = q.appendTSIG(b)
 	}
-	return reply{wire: b, source: a.source, rcode: a.rcode, packed: packed}
+	return reply{wire: b, source: a.source, rcode: a.rcode, packed: packed, partial: partial}
 }
 
 // estimateLen estimates the length of the reply with the answer, in octets, before it is packed.
@@ -158,8 +163,8 @@ func (q *query) optLen(a *answer) int {
 }
 
 // pack returns the reply with the answer's records, without its OPT record. If a record cannot
-// be packed, it sets a.rcode to SERVFAIL.
-func (q *query) pack(a *answer, buf []byte) []byte {
+// be packed, it sets a.rcode to SERVFAIL. See reply.partial.
+func (q *query) pack(a *answer, buf []byte) (b []byte, partial bool) {
 	flags := uint16(0)
 	if a.authoritative {
 		flags |= flagAA
@@ -172,7 +177,7 @@ func (q *query) pack(a *answer, buf []byte) []byte {
 		if a.truncated {
 			flags |= flagTC
 		}
-		return q.startReply(buf, flags, a.rcode)
+		return q.startReply(buf, flags, a.rcode), false
 	}
 	m := dns.Msg{
 		MsgHdr:   dns.MsgHdr{Truncated: a.truncated},
@@ -182,18 +187,19 @@ func (q *query) pack(a *answer, buf []byte) []byte {
 	}
 	truncate(&m, q.maxReply-q.optLen(a))
 	if q.via == overTCP && (a.source == fromZone || a.source == fromWalk) {
+		partial = m.Truncated && !a.truncated
 		m.Truncated = a.truncated // over TCP a partial RRset of the zone does not set TC, see markPartial
 	}
 	b, err := m.PackBuffer(buf[:cap(buf)])
 	if err != nil { // an upstream server sent a record that cannot be packed again
 		a.rcode = dns.RcodeServerFailure
-		return q.startReply(buf, 0, a.rcode)
+		return q.startReply(buf, 0, a.rcode), false
 	}
 	if m.Truncated {
 		flags |= flagTC
 	}
 	q.putHeader(b, flags, a.rcode)
-	return b
+	return b, partial
 }
 
 // truncate removes records until m fits into size octets. It removes all additional records

@@ -21,8 +21,8 @@ import (
 const DefaultAutopathSuffix fqdn.Name = "\x02ap\x03k8s\x02io\x00"
 
 // MaxHostSuffixes is the largest number of domains outside the cluster in a search list. Each may
-// cost an upstream query. glibc before 2.26 and musl use at most six domains, three of which are
-// the cluster's.
+// cost an upstream query. glibc before 2.26 uses at most six domains, three of which are the
+// cluster's, and musl those of a line of at most 254 characters.
 const MaxHostSuffixes = 8
 
 // Autopath configures the expansion of search lists. The zero value has all defaults.

@@ -54,8 +54,8 @@ func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, to desti
 	}
 	sub := q.subquery(q.name, q.qtype)
 	sub.question = q.question
-	// With overUDP the call of ask for a subquery does not turn a truncated reply into a failure. If q
-	// came over TCP, the call of ask that has called askExpander does so.
+	// Over UDP a truncated reply to a subquery is no failure. The caller of askExpander makes it one
+	// if q came over TCP.
 	sub.via = overUDP
 	a := s.walkName(ctx, sub, candidates, snapshot).await(ctx)
 	if a.refused != notRefused {

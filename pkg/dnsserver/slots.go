@@ -24,7 +24,8 @@ const (
 	numBudgetKinds
 )
 
-// String returns the kind as a label of metrics.
+// String returns the kind as a label of metrics. The label of budgetOther is older than the constant,
+// and stays for existing alerts.
 func (kind budgetKind) String() string {
 	return [...]string{"plain", "cluster", "reverse", "search"}[kind]
 }

@@ -21,10 +21,9 @@ const (
 	// replaceAfter for every name would complete no query at all under load.
 	pinnedDivisor = 4
 
-	// A client that holds fewer than limit/replacerDivisor slots may replace queries of others.
+	// A client that holds fewer than limit/replacerDivisor slots may replace queries, also its own.
 	// The budget refuses it a slot only if at most a quarter is free, because 1/16 = (1/4)² (see
-	// budget). Other clients then hold three quarters: at least 12 clients with equal numbers, or
-	// at least 5 clients that take as many as they get, one after the other.
+	// budget). So three quarters are in use then, 11/16 of all slots by other clients.
 	replacerDivisor = 16
 
 	// replaceChoices is the number of queries among which the one to replace is chosen: those

@@ -66,7 +66,7 @@ func ListenSharedTCP(ctx context.Context, addr string) (net.Listener, error) {
 	}
 	if err := takeOver(l); err != nil {
 		l.Close()
-		return nil, err
+		return nil, fmt.Errorf("listening on %s: %w", addr, err)
 	}
 	return l, nil
 }

@@ -55,16 +55,16 @@ func setOptions(fd int, network string, wildcard bool) error {
 	// can replace single fragments (RFC 9715 section 3.1). A dual-stack socket needs the option
 	// of both families. A socket for IPv6 alone may reject the option of IPv4. Therefore the error
 	// of that option is returned for IPv4 sockets only.
-	v4 := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_OMIT)
+	errV4 := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_OMIT)
 	if network == "udp4" {
-		if v4 != nil || !wildcard {
-			return v4
+		if errV4 != nil || !wildcard {
+			return errV4
 		}
 		return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_PKTINFO, 1)
 	}
-	v6 := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_OMIT)
-	if v6 != nil || !wildcard {
-		return v6
+	errV6 := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_OMIT)
+	if errV6 != nil || !wildcard {
+		return errV6
 	}
 	return unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1)
 }

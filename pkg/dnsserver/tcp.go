@@ -222,6 +222,9 @@ func (st *stream) send(ctx context.Context, q *query, a answer) {
 	}
 	r := q.reply(a, nil)
 	held.keep(len(r.wire))
+	if r.partial {
+		st.server.observePartial(q, r.wire)
+	}
 	st.server.metrics.observeReply(q, r)
 	st.write(r.wire)
 }

@@ -22,9 +22,8 @@ const (
 	DefaultMaxConnectionQueries = 64
 
 	// DefaultMaxReplyOctets and DefaultMaxClientReplyOctets are the defaults of
-	// Limits.MaxReplyOctets and MaxClientReplyOctets. Without these bounds 100 connections with
-	// 64 queries each, whose clients do not read the replies of 62 kB, take 200 MB.
-	// DefaultMaxReplyOctets has room for 256 of the longest replies. A client has at most one
+	// Limits.MaxReplyOctets and MaxClientReplyOctets. Without these bounds clients that do not
+	// read their replies decide how much memory they take. DefaultMaxReplyOctets has room for 256 of the longest replies. A client has at most one
 	// packed reply for each of its connections, see stream.send.
 	DefaultMaxReplyOctets       = 16 << 20
 	DefaultMaxClientReplyOctets = 1 << 20
@@ -45,7 +44,7 @@ const (
 const maxHeldAnswer = 512
 
 // limitPoll is the pause between two attempts to acquire units of a budget that is exhausted.
-// At most one goroutine for each connection polls: 1,024 of them take 2 % of a core.
+// At most two goroutines for each connection poll, one that reads and one that sends: 1,024 of them take 2 % of a core.
 const limitPoll = 20 * time.Millisecond
 
 // semaphore is a counting semaphore. Its capacity is the limit.
@@ -109,7 +108,8 @@ func newStreamLimits(limits Limits, r prometheus.Registerer) streamLimits {
 	})
 	closed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dnsconfigurer_dns_tcp_closed_total",
-		Help: "TCP connections that the server closed at a limit, by reason (connections, queries, octets, slow).",
+		Help: "TCP connections that the server closed at a limit, by reason (connections, queries, octets, slow). " +
+			"Idle ones that are closed for new ones are not counted.",
 	}, []string{"reason"})
 	for reason := range l.closed {
 		l.closed[reason] = closed.WithLabelValues(closeReason(reason).String())

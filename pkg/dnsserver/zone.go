@@ -67,7 +67,7 @@ func (s *Server) rrsetReply(q *query, buf []byte, node *zone.Node) []byte {
 	if q.via == overTCP {
 		if b, partial := s.replies.get(q, node.Version()); b != nil {
 			if partial {
-				s.observePartial(q)
+				s.observePartial(q, b)
 			}
 			return b
 		}
@@ -133,6 +133,9 @@ func (s *Server) sampleReply(q *query, buf []byte, node *zone.Node) (b []byte, p
 // fit into a reply over TCP. Of other types fewer fit.
 const maxRRset = 4000
 
+// maxAddresses is the number of A records that fit into the longest reply, beside nothing else.
+const maxAddresses = (dns.MaxMsgSize - headerLen) / (pointerLen + recordFixedLen + 4)
+
 // partialLogInterval is the least time between two warnings about RRsets that do not fit.
 const partialLogInterval = time.Minute
 
@@ -143,16 +146,16 @@ func (s *Server) markPartial(q *query, b []byte) {
 		b[2] |= flagTC >> 8
 		return
 	}
-	s.observePartial(q)
+	s.observePartial(q, b)
 }
 
-// observePartial counts and logs a reply over TCP with a part of an RRset.
-func (s *Server) observePartial(q *query) {
+// observePartial counts and logs a reply b over TCP with a part of an RRset.
+func (s *Server) observePartial(q *query, b []byte) {
 	s.metrics.partial.Inc()
 	now, last := q.received.UnixNano(), s.metrics.partialLogged.Load()
 	if now-last >= int64(partialLogInterval) && s.metrics.partialLogged.CompareAndSwap(last, now) {
 		s.log.Warn("RRset is larger than a reply: clients get a part of it: split the Service",
-			"name", q.presentationName(), "type", dns.Type(q.qtype), "limit", maxRRset)
+			"name", q.presentationName(), "type", dns.Type(q.qtype), "records", binary.BigEndian.Uint16(b[6:]))
 	}
 }
 
@@ -189,7 +192,8 @@ func (s *Server) negativeReply(q *query, buf []byte, rcode int, apex fqdn.Name, 
 	return b
 }
 
-// maxStaleNegativeTTL is the longest negative TTL while the zone is stale, in seconds.
+// maxStaleNegativeTTL is the longest negative TTL while the zone is stale, in seconds: the API server
+// is unreachable, and a name may exist that the zone lacks.
 const maxStaleNegativeTTL = 5
 
 // negativeTTL returns the negative TTL of the zone, in seconds.

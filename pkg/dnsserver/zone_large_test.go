@@ -84,7 +84,7 @@ func TestZone_RRsetLimit(t *testing.T) {
 		{"six", dns.TypeAAAA, 2330, 2340, true}, // of 28 octets
 		{"a-4000", dns.TypeSRV, 900, 1300, true},
 		{"_b._tcp.a-20000", dns.TypeSRV, 900, 1300, true},
-		{"alias", dns.TypeA, 4001, 4001, false}, // with the CNAME; counted when the target is queried
+		{"alias", dns.TypeA, 4001, 4096, false}, // with the CNAME; counted when it is sent
 		{"alias", dns.TypeSRV, 900, 1300, false},
 	} {
 		before := s.counterSum(t, "dnsconfigurer_dns_zone_cut_total")
@@ -123,6 +123,48 @@ func TestZone_RRsetLimit(t *testing.T) {
 	}
 	if len(seen) != 20000 {
 		t.Errorf("400 replies have %d of 20,000 addresses", len(seen))
+	}
+}
+
+// TestServeStream_AliasOfLargeSet: an alias of a name with many records. If they do not fit into a reply
+// over TCP, it has no TC, as that of the name itself, and is counted. Replies begin with different
+// records.
+func TestServeStream_AliasOfLargeSet(t *testing.T) {
+	cluster := "namespace default"
+	for _, n := range []int{2000, 5000} {
+		cluster += fmt.Sprintf("\nservice default/alias-%d external=db-%d.default.svc.cluster.local", n, n) +
+			largeService(fmt.Sprintf("default/db-%d", n), n)
+	}
+	s := startServer(t, cluster+"\nloaded", Config{})
+	c := s.dialFrom(t, netip.MustParseAddr("127.0.2.1"))
+	defer c.Close()
+	const queries = 8
+	for name, tt := range map[string]struct{ records, partial int }{
+		"alias-2000": {1 + 2000, 0},
+		"alias-5000": {1 + maxRRset, queries},
+	} {
+		before := s.counterSum(t, "dnsconfigurer_dns_zone_cut_total")
+		first := map[string]bool{}
+		for range queries {
+			if _, err := c.Write(frame(mustPack(t, parseQuery(name+".default.svc.cluster.local. A", true)))); err != nil {
+				t.Fatal(err)
+			}
+			c.SetReadDeadline(time.Now().Add(time.Minute))
+			m, err := readReply(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(m.Answer) < tt.records || m.Truncated {
+				t.Fatalf("%s: got %d records, TC %t, want at least %d, no TC", name, len(m.Answer), m.Truncated, tt.records)
+			}
+			first[m.Answer[1].String()] = true
+		}
+		if n := s.counterSum(t, "dnsconfigurer_dns_zone_cut_total") - before; n != tt.partial {
+			t.Errorf("%s: %d replies are counted as partial, want %d", name, n, tt.partial)
+		}
+		if len(first) < 2 {
+			t.Errorf("%s: %d replies begin with the same address", name, queries)
+		}
 	}
 }
 

@@ -68,7 +68,7 @@ func (s *Server) zoneRecords(ctx context.Context, q *query, snapshot *zone.Snaps
 		switch {
 		case q.qtype == dns.TypeCNAME:
 			return result{answer: a}, true
-		case aliases > maxAliases: // SERVFAIL, because glibc does not retry after NODATA
+		case aliases > maxAliases: // not NODATA: to glibc that is a valid answer, and final
 			return result{answer: failure(fromZone, dns.ExtendedErrorCodeOther,
 				"the ExternalName Services are a loop, or a chain of more than 10")}, true
 		}
@@ -87,7 +87,7 @@ func (a answer) withTarget(target answer) answer {
 	}
 	if target.rcode == dns.RcodeServerFailure || target.rcode == dns.RcodeRefused {
 		return failure(target.source, dns.ExtendedErrorCodeNoReachableAuthority,
-			"no server answered for the target of the ExternalName Service")
+			"resolving the target of the ExternalName Service failed")
 	}
 	a.rcode, a.truncated = target.rcode, target.truncated // RFC 6604 section 3: the rcode is that of the last name
 	a.answers = slices.Concat(a.answers, target.answers)  // a is shared by the fresh and the stale answer
@@ -98,7 +98,7 @@ func (a answer) withTarget(target answer) answer {
 // records returns the records of the query's type that a name owns, and the address records of
 // their targets.
 func (s *Server) records(owner string, q *query, n zone.Node, snapshot *zone.Snapshot) (records, additional []dns.RR) {
-	limit := min(q.maxRecords()+1, maxRRset) // the rest does not fit, and building it takes milliseconds
+	limit := min(q.maxRecords(), maxAddresses) + 1 // the rest does not fit, and building it takes milliseconds
 	switch q.qtype {
 	case dns.TypeA:
 		return s.addressRecords(owner, nodeAddrs(&n, true, limit)), nil
@@ -173,7 +173,7 @@ func (s *Server) addressRecords(owner string, addrs []netip.Addr) []dns.RR {
 func nodeAddrs(n *zone.Node, is4 bool, limit int) []netip.Addr {
 	switch {
 	case n.Large:
-		return n.Sample(nil, is4, limit)
+		return rotate(n.Sample(nil, is4, limit), limit)
 	case is4:
 		return rotate(n.V4, limit)
 	}
