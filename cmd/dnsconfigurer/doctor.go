@@ -63,7 +63,7 @@ func doctorCommand() *cobra.Command {
 			if c.API, err = client.LoadUserConfig(o.Kubeconfig, o.Context, "dnsconfigurer-doctor/"+version()); err != nil {
 				return err
 			}
-			// No limit: doctor sends about twenty requests, and with --kubelets or --exec at most 16 at a time.
+			// No limit: doctor lists one kind after the other, and waits for at most 16 kubelets or pods at a time.
 			c.API.QPS = -1
 			klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // the result reports these errors as not checked
 			ctx, cancel := context.WithTimeout(cmd.Context(), c.Timeout)

@@ -29,9 +29,10 @@ calls the functions of package net. The pod is a Pod or a workload of the manife
 
 The cluster DNS is simulated with the Services, EndpointSlices and Namespaces of the
 manifests. Addresses that the cluster would assign are generated in 198.18.0.0/15 and
-2001:2::/48. If the manifests have no objects of a kind, or lack the namespace of a name, the
-result is unknown unless --complete is set. No query leaves this machine unless --upstream or
---server is set; the output lists the names that were not queried.
+2001:2::/48. The result is unknown if the manifests may lack an object that decides it, such as
+a Service in a namespace of which they have none; with --complete, objects that they lack do not
+exist. No query leaves this machine unless --upstream or --server is set; the output lists the
+names that were not queried.
 
 With --kubeconfig or --context the objects are those of a live cluster: all Namespaces, Services
 and EndpointSlices, and the pods of one namespace. The command lists them, and changes none.
@@ -81,7 +82,7 @@ results differ. docs/lookup.md describes the libraries and the limits of the sim
 func checkLookupInput(cmd *cobra.Command, live bool) error {
 	if live {
 		return usage.CheckUnset(cmd, "on a live cluster: leave it out, or set -f instead of --kubeconfig and --context",
-			"recursive", "strict")
+			"recursive", "strict", "complete")
 	}
 	return usage.CheckUnset(cmd, "on manifests: leave it out, or set --kubeconfig or --context instead of -f", "timeout")
 }

@@ -15,7 +15,7 @@ import (
 func nodeCacheCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nodecache",
-		Short: "Run the node-local DNS cache, with server-side search",
+		Short: "Run the DNS cache of a node, which also expands search lists (autopath)",
 		Long: `Run the node-local DNS cache. Names of the cluster are forwarded to the cluster DNS,
 others to the upstream servers of the node.
 

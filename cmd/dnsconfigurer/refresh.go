@@ -22,19 +22,19 @@ func refreshCommand() *cobra.Command {
 		Short: "Rewrite the resolv.conf of running pods of this node",
 		Long: `Decide the DNS configuration of a pod of this node again, and write it into its resolv.conf in
 place. The command ignores the fields refresh, refreshRate and refreshDryRun of the
-configuration. For one pod it also ignores the annotation dnsconfigurer.dev/refresh, and replaces
-a file that the pod has changed. After it, a file that "dnsconfigurer restore" has restored is
-refreshed like other files.
+configuration, and prints the result for each pod. For one pod it also ignores the annotation
+dnsconfigurer.dev/refresh, replaces a file that the pod has changed, and ends the effect of
+"dnsconfigurer restore".
 
-It rewrites nothing in mode Observe (not_permitted), without a usable decision for the pod
-(refused), and for pods that have dnsconfigurer.dev/skip, are not found, or have a file that could
-not be verified (skipped).
+It rewrites nothing in mode Observe (result not_permitted), without a usable decision for the pod
+(refused), and for pods that have dnsconfigurer.dev/skip, are not found, or have a file whose text
+was never recognized (skipped).
 
 With --all, rewrite the files that differ, except:
 
   - restored files (skipped);
   - files of pods with dnsconfigurer.dev/refresh: never (not_permitted);
-  - files that the pod has changed, unless it has dnsconfigurer.dev/refresh: always (modified);
+  - files that the pod has changed, unless it has dnsconfigurer.dev/refresh: always (pod_changed);
   - files whose new nameservers the pod cannot reach (refused);
   - in mode Generate, files whose node facts no new pod has confirmed yet (unconfirmed).
 
@@ -51,12 +51,13 @@ func restoreCommand() *cobra.Command {
 		Use:   "restore NAMESPACE/NAME | --all",
 		Short: "Restore the kubelet's resolv.conf in running pods of this node",
 		Long: `Write the text that the kubelet computed into the resolv.conf of a pod of this node, or of
-all pods. A restored file is not rewritten, not even after a restart of the agent or the shim,
-until "dnsconfigurer refresh" is run for the pod. A new sandbox of the pod gets a new decision.
+all pods, also where a pod has changed its file. A restored file is not rewritten, not even after a
+restart of the agent or the shim, until "dnsconfigurer refresh" is run for the pod. A new sandbox of
+the pod gets a new decision.
 
 Exit code 1 if a file cannot be restored, for example because the pod has replaced it as a whole,
-or because the shim set the DNS of the pod when it started, and has restarted before the first
-refresh. Run it as root on the node. The agent must run, or a shim with a statusSocket.`,
+or because the shim edited the request that started the pod, and was restarted before the first
+refresh of the file. Run it as root on the node. The agent must run, or a shim with a statusSocket.`,
 		Example: "  dnsconfigurer restore shop/web-0\n  dnsconfigurer restore --all",
 	}
 	setPodsCommand(cmd, nodestatus.Client.Restore)

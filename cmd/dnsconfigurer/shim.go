@@ -20,8 +20,9 @@ func shimCommand(args []string) *cobra.Command {
 		Short: "Run the CRI proxy that sets the DNS configuration of pods",
 		Long: `Run the proxy between the kubelet and the container runtime. It forwards every call
 unchanged, except RunPodSandbox: it replaces the DNS configuration in the request by that
-of the policy engine. If the pod cannot be looked up, the field onUnknownPod decides. If there is
-no usable decision, the request is forwarded unchanged; docs/operations.md lists the outcomes.
+of the policy engine. If the pod cannot be looked up, the field onUnknownPod says whether the
+request is forwarded unchanged, or fails so that the kubelet tries again. If there is no usable
+decision, it is forwarded unchanged; docs/operations.md lists the outcomes.
 
 The node facts (clusterDNS, clusterDomain and resolvConf of the kubelet) are required and
 have no defaults. Set --kubelet-config, so that they cannot differ from the kubelet's. If they
@@ -61,7 +62,8 @@ configuration is valid. The shim exits only if its socket or the runtime endpoin
 }
 
 // parseKnownFlags sets the flags of args that exist and have valid values. After an error it drops the
-// first argument and parses the rest again, so a flag may be set more than once.
+// first argument and parses the rest again. So it may set the value of an argument several times, and
+// lists get duplicates: only the sockets are used.
 func parseKnownFlags(flags *pflag.FlagSet, args []string) {
 	for len(args) > 0 && flags.Parse(args) != nil {
 		args = args[1:]

@@ -121,8 +121,9 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, all slotPools, nodeCach
 	}, []string{"state"})
 	refusals := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dnsconfigurer_dns_refusals_total",
-		Help: "Queries that were not sent to other servers, or given up, at a limit, by budget " +
-			"(plain for all other names, cluster, reverse, search) and reason (budget, client, loop, no_servers, recursion, rate, questions, replaced, upstream, resources).",
+		Help: "Queries that were not sent to other servers, or given up, by budget " +
+			"(cluster, reverse, search, and plain for all other names) and reason " +
+			"(budget, client, loop, no_servers, recursion, rate, questions, replaced, upstream, resources).",
 	}, []string{"budget", "reason"})
 	m := &metrics{
 		queries: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -12,7 +12,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
-// refusalReason is why a query got no answer from other servers: it was not sent, it lost its slot,
+// refusalReason is why a query was refused, see dnsconfigurer_dns_refusals_total: it was not sent, it lost its slot,
 // or the cluster DNS refused it. The zero value means that the query was not refused. A refused
 // query gets SERVFAIL, except that refusedRecursion gets REFUSED. This answer says nothing about
 // the name, and is not cached.

@@ -54,8 +54,8 @@ func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, to desti
 	}
 	sub := q.subquery(q.name, q.qtype)
 	sub.question = q.question
-	// Over UDP a truncated reply to a subquery is no failure. The caller of askExpander makes it one
-	// if q came over TCP.
+	// Over UDP a truncated reply to a subquery does not fail. If q came over TCP, the caller of
+	// askExpander turns a truncated result into a failure.
 	sub.via = overUDP
 	a := s.walkName(ctx, sub, candidates, snapshot).await(ctx)
 	if a.refused != notRefused {

@@ -23,8 +23,9 @@ const (
 
 	// DefaultMaxReplyOctets and DefaultMaxClientReplyOctets are the defaults of
 	// Limits.MaxReplyOctets and MaxClientReplyOctets. Without these bounds clients that do not
-	// read their replies decide how much memory they take. DefaultMaxReplyOctets has room for 256 of the longest replies. A client has at most one
-	// packed reply for each of its connections, see stream.send.
+	// read their replies decide how much memory they take. DefaultMaxReplyOctets has room for 256
+	// of the longest replies. A client has at most one packed reply for each of its connections,
+	// see stream.send.
 	DefaultMaxReplyOctets       = 16 << 20
 	DefaultMaxClientReplyOctets = 1 << 20
 )
