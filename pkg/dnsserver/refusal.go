@@ -12,10 +12,10 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
-// refusalReason is why a query was refused, see dnsconfigurer_dns_refusals_total: it was not sent, it lost its slot,
-// or the cluster DNS refused it. The zero value means that the query was not refused. A refused
-// query gets SERVFAIL, except that refusedRecursion gets REFUSED. This answer says nothing about
-// the name, and is not cached.
+// refusalReason is why a query was refused, which dnsconfigurer_dns_refusals_total counts: it was not
+// sent to other servers, it lost its slot, or the cluster DNS refused it. The zero value means that the
+// query was not refused. A refused query gets SERVFAIL, except that refusedRecursion gets REFUSED. This
+// answer says nothing about the name, and is not cached.
 type refusalReason uint8
 
 const (
