@@ -56,9 +56,9 @@ With - it reads standard input, in which relative paths start at the working dir
 FILE may also be a ConfigMap, such as those of deploy/. Each configuration file in the data of the
 ConfigMap is checked as with --no-files, because the paths in the file are those of a container.
 
-For a ShimConfiguration, also check the paths of the sockets of shim and runtime, the directory
-of the shim's socket, the kubeconfig with its certificates, and that the directory of static pod
-manifests exists.
+For a ShimConfiguration, also check that the sockets of shim and runtime are two files, who may
+write to the directory of the shim's socket, that the kubeconfig and its certificates are valid, and
+that the directory of static pod manifests exists.
 
 For a ShimConfiguration, an AgentConfiguration or a KubeletConfiguration, also check the host's
 resolv.conf: the limits that the kubelet checks when it starts, and lines that the kubelet ignores.

@@ -24,8 +24,8 @@ count or compare the nameservers of the cluster are left out. --allowed-override
 node.allowedOverrides of the agents and shims.
 
 With --check the command creates a known-bad Pod, ReplicaSet and Job in --namespace as a dry
-run, and prints which bindings denied each of them or warned of it. Exit code 1: no binding did, or
-the API server refused an object for another reason.`,
+run, and prints which bindings denied each of them or warned of it. Exit code 1: no binding denied
+or warned of any of the three, or the API server refused an object for another reason.`,
 		Example: `  dnsconfigurer policies --cluster-domain cluster.local --cluster-dns 10.96.0.10 > policies.yaml
   dnsconfigurer policies --check
   dnsconfigurer policies | kubectl delete -f -`,

@@ -27,8 +27,8 @@ dnsconfigurer.dev/refresh, replaces a file that the pod has changed, and ends th
 "dnsconfigurer restore".
 
 It rewrites nothing in mode Observe (result not_permitted), without a usable decision for the pod
-(refused), and for pods that have dnsconfigurer.dev/skip, are not found, or have a file whose text
-was never recognized (skipped).
+(refused), and for pods with dnsconfigurer.dev/skip: "true", pods whose Pod object was not found,
+and files whose text was never recognized (skipped).
 
 With --all, rewrite the files that differ, except:
 

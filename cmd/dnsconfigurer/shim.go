@@ -63,7 +63,7 @@ configuration is valid. The shim exits only if its socket or the runtime endpoin
 
 // parseKnownFlags sets the flags of args that exist and have valid values. After an error it drops the
 // first argument and parses the rest again. So it may set the value of an argument several times, and
-// lists get duplicates: only the sockets are used.
+// lists get duplicates. The flags that an invalid command line still sets are not lists.
 func parseKnownFlags(flags *pflag.FlagSet, args []string) {
 	for len(args) > 0 && flags.Parse(args) != nil {
 		args = args[1:]

@@ -19,7 +19,7 @@ func validateCommand() *cobra.Command {
 		Long: `Check the DNS configuration and the hostnames of each Pod and each template
 (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job, CronJob,
 PodTemplate, List) in YAML or JSON: find values that the API server or the node would refuse,
-that the node would truncate, or that no C library supports. The pod templates of custom
+that the node would truncate, or that a C library does not support. The pod templates of custom
 resources, such as a Rollout or a JobSet, are checked, too. Services are checked, and whether
 pods with a subdomain have a headless Service of that name. Other objects are ignored.
 

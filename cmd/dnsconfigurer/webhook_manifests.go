@@ -17,8 +17,8 @@ func webhookManifestsCommand() *cobra.Command {
 		Short: "Print the objects that run and register the admission webhook",
 		Long: `Print the objects that run and register the admission webhook in a cluster: the
 ValidatingWebhookConfiguration and MutatingWebhookConfiguration; the Deployment, Service,
-ConfigMap, ServiceAccount, Namespace and PodDisruptionBudget; and unless --scale=false the
-permission to read StatefulSets, to validate their scale.
+ConfigMap, ServiceAccount, Namespace and PodDisruptionBudget; and the objects that flags need, such
+as the permission to read StatefulSets unless --scale=false is set, or a Certificate.
 
 In a namespace that other objects use, set --create-namespace=false. Otherwise "kubectl delete"
 of the output deletes the namespace with everything in it.
