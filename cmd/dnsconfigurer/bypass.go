@@ -75,12 +75,12 @@ is restarted. Restart the kubelet, or set --restart-kubelet.`,
 			if err != nil {
 				return err
 			}
-			if !ended {
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), "the bypass is off already: nothing is changed")
+			if ended {
+				reportBypass(cmd, &n, events.ReasonBypassEnded,
+					"the shim serves again, and the kubelet uses it after a restart of the kubelet or the container runtime")
+			} else if _, err := fmt.Fprintln(cmd.OutOrStdout(), "the bypass is off already"); err != nil || !n.RestartKubelet {
 				return err
 			}
-			reportBypass(cmd, &n, events.ReasonBypassEnded,
-				"the shim serves again, and the kubelet uses it after a restart of the kubelet or the container runtime")
 			return n.UseShim(cmd.Context(), cmd.OutOrStdout())
 		},
 	}

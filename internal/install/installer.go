@@ -69,7 +69,7 @@ func (i *Installer) Install(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	before, _, err := loadRecord(i.Root)
+	before, err := loadRecord(i.Root)
 	if err != nil {
 		return err
 	}
@@ -84,14 +84,12 @@ func (i *Installer) Install(ctx context.Context) (err error) {
 	if len(edits) == 0 {
 		return i.restartWaiting(ctx)
 	}
-	undo = append(undo, func() error { return i.reload(later) }, func() error { return before.save(i.Root) })
 	now := before.add(edits)
-	if now.Invocation, err = i.invocation(ctx); err != nil {
-		return err
-	}
+	undo = append(undo, func() error { return before.save(i.Root) })
 	if err := now.save(i.Root); err != nil {
 		return err
 	}
+	undo = append(undo, func() error { return i.reload(later) })
 	for _, e := range edits {
 		undo = append(undo, func() error { return e.undo(i.Root) })
 		if err := e.apply(i.Root); err != nil {
@@ -101,7 +99,13 @@ func (i *Installer) Install(ctx context.Context) (err error) {
 	if err := i.verify(true); err != nil {
 		return err
 	}
-	return i.reload(ctx)
+	if now.Invocation, err = i.readEdits(ctx); err != nil {
+		return err
+	}
+	if err := now.save(i.Root); err != nil {
+		return err
+	}
+	return i.restart(ctx)
 }
 
 // start enables and starts the units of the shim, and checks that it serves. stop reverses that.
@@ -132,13 +136,27 @@ func (i *Installer) stop(ctx context.Context) error {
 
 // reload makes systemd read the units again, and restarts the kubelet if that was requested.
 func (i *Installer) reload(ctx context.Context) error {
-	if !i.Running {
-		return nil
-	}
-	if err := i.Systemctl.Run(ctx, "daemon-reload"); err != nil {
+	if _, err := i.readEdits(ctx); err != nil {
 		return err
 	}
-	if !i.RestartKubelet {
+	return i.restart(ctx)
+}
+
+// readEdits makes systemd read the units again, and returns the invocation of the kubelet that then
+// runs. This kubelet may have started before the edits: systemd restarts one that fails at any time.
+func (i *Installer) readEdits(ctx context.Context) (invocation string, err error) {
+	if !i.Running {
+		return "", nil
+	}
+	if err := i.Systemctl.Run(ctx, "daemon-reload"); err != nil {
+		return "", err
+	}
+	return i.invocation(ctx)
+}
+
+// restart restarts the kubelet if that was requested.
+func (i *Installer) restart(ctx context.Context) error {
+	if !i.Running || !i.RestartKubelet {
 		return nil
 	}
 	return i.Systemctl.Restart(ctx, i.KubeletUnit)
@@ -152,9 +170,9 @@ func (i *Installer) invocation(ctx context.Context) (string, error) {
 	return i.Systemctl.invocation(ctx, i.KubeletUnit)
 }
 
-// awaitsRestart reports whether the kubelet has not been restarted since its configuration was edited.
+// awaitsRestart reports whether the kubelet has not been restarted since systemd has read the edits.
 func (i *Installer) awaitsRestart(ctx context.Context) (bool, error) {
-	rec, _, err := loadRecord(i.Root)
+	rec, err := loadRecord(i.Root)
 	if err != nil || rec.Invocation == "" {
 		return false, err
 	}
@@ -191,7 +209,7 @@ func (i *Installer) verify(shim bool) error {
 
 // PlanUninstall returns the edits that Uninstall makes.
 func (i *Installer) PlanUninstall() ([]Edit, error) {
-	rec, _, err := loadRecord(i.Root)
+	rec, err := loadRecord(i.Root)
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +231,7 @@ func (i *Installer) PlanUninstall() ([]Edit, error) {
 // shim. If a step fails, the steps before are undone, except when the shim cannot be stopped: a
 // kubelet with a shim that is half stopped would lose its runtime. Another call tries again.
 func (i *Installer) Uninstall(ctx context.Context) (stopped bool, err error) {
-	rec, _, err := loadRecord(i.Root)
+	rec, err := loadRecord(i.Root)
 	if err != nil {
 		return false, err
 	}
@@ -236,12 +254,8 @@ func (i *Installer) Uninstall(ctx context.Context) (stopped bool, err error) {
 }
 
 // restore undoes the edits of the record, restarts the kubelet if that was requested, and keeps the
-// invocation of the kubelet that used the shim. If a step fails, the steps before are undone.
+// invocation of the kubelet that may use the shim. If a step fails, the steps before are undone.
 func (i *Installer) restore(ctx context.Context, rec record) (err error) {
-	used := record{}
-	if used.Invocation, err = i.invocation(ctx); err != nil {
-		return err
-	}
 	later := context.WithoutCancel(ctx)
 	undo := steps{func() error { return i.reload(later) }}
 	defer func() { err = undo.undoOn(err) }()
@@ -256,7 +270,11 @@ func (i *Installer) restore(ctx context.Context, rec record) (err error) {
 	if err := i.verify(false); err != nil {
 		return err
 	}
-	if err := i.reload(ctx); err != nil {
+	used := record{}
+	if used.Invocation, err = i.readEdits(ctx); err != nil {
+		return err
+	}
+	if err := i.restart(ctx); err != nil {
 		return err
 	}
 	return used.save(i.Root)

@@ -139,9 +139,8 @@ func (n *Node) Install(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	writeEdits(out, edits)
-	if n.DryRun {
-		return nil
+	if err := writeEdits(out, edits); err != nil || n.DryRun {
+		return err
 	}
 	if err := i.Install(ctx); err != nil {
 		return err
@@ -151,11 +150,11 @@ func (n *Node) Install(ctx context.Context, out io.Writer) error {
 	case err != nil:
 		return err
 	case len(edits) == 0 && !waits:
-		fmt.Fprintf(out, "the kubelet is configured with %s already\n", e.Listen)
+		_, err = fmt.Fprintf(out, "the kubelet is configured with %s already\n", e.Listen)
 	case !n.RestartKubelet:
-		fmt.Fprintf(out, "installed; the kubelet uses the shim after: systemctl restart %s\n", n.KubeletUnit)
+		_, err = fmt.Fprintf(out, "installed; the kubelet uses the shim after: systemctl restart %s\n", n.KubeletUnit)
 	}
-	return nil
+	return err
 }
 
 // Uninstall calls [Installer.Uninstall] and ends the bypass. It writes the changes of files to
@@ -174,30 +173,32 @@ func (n *Node) Uninstall(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	writeEdits(out, edits)
-	if n.DryRun {
-		return nil
+	if err := writeEdits(out, edits); err != nil || n.DryRun {
+		return err
 	}
 	stopped, err := i.Uninstall(ctx)
 	if err != nil {
 		return err
 	}
 	if !stopped {
-		fmt.Fprintf(out, "the kubelet uses the shim until: systemctl restart %s; then run this command again to stop the shim\n",
+		_, err := fmt.Fprintf(out, "the kubelet may use the shim until: systemctl restart %s; then run this command again to stop the shim\n",
 			n.KubeletUnit)
-		return nil
+		return err
 	}
 	if err := b.End(); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "uninstalled: the units of the shim are disabled, and the kubelet is configured without it")
-	return nil
+	_, err = fmt.Fprintln(out, "uninstalled: the units of the shim are disabled, and the kubelet is configured without it")
+	return err
 }
 
-func writeEdits(out io.Writer, edits []Edit) {
+func writeEdits(out io.Writer, edits []Edit) error {
 	for _, e := range edits {
-		fmt.Fprint(out, e)
+		if _, err := fmt.Fprint(out, e); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // StartBypass calls [Switch.On].
@@ -227,8 +228,8 @@ func (n *Node) UseShim(ctx context.Context, out io.Writer) error {
 	case n.RestartKubelet:
 		return findSystemctl().Restart(ctx, n.KubeletUnit)
 	}
-	fmt.Fprintf(out, "the kubelet uses the shim after: systemctl restart %s\n", n.KubeletUnit)
-	return nil
+	_, err := fmt.Fprintf(out, "the kubelet uses the shim after: systemctl restart %s\n", n.KubeletUnit)
+	return err
 }
 
 // Status returns the state of the shim on the node, and that of its agent if the node is this

@@ -21,23 +21,23 @@ const recordPath = "/var/lib/dnsconfigurer/install.json"
 type record struct {
 	Edits []Edit `json:"edits,omitempty"`
 
-	// Invocation is that of the kubelet which ran when its configuration was last edited. It uses the
-	// configuration from before. "": no kubelet ran.
+	// Invocation is that of the kubelet which ran when systemd had read the last edits. It may use the
+	// configuration from before them. "": no kubelet ran.
 	Invocation string `json:"kubeletInvocation,omitempty"`
 }
 
-// loadRecord returns the record; found reports whether there is one.
-func loadRecord(r Root) (rec record, found bool, err error) {
+// loadRecord returns the record, an empty one if there is none.
+func loadRecord(r Root) (rec record, err error) {
 	text, err := r.read(recordPath)
 	if errors.Is(err, fs.ErrNotExist) {
-		return record{}, false, nil
+		return record{}, nil
 	}
 	if err == nil {
 		if err = json.Unmarshal([]byte(text), &rec); err != nil {
 			err = fmt.Errorf("%s: %w", recordPath, err)
 		}
 	}
-	return rec, err == nil, err
+	return rec, err
 }
 
 // add adds edits that are not in the record yet.

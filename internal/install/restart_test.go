@@ -7,6 +7,7 @@ package install_test
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,11 +17,13 @@ import (
 )
 
 // systemctlScript keeps the state of a kubelet in the files active and invocation of its directory, and
-// appends the other calls to the file calls.
+// appends the other calls to the file calls. If there is a file crash, the kubelet is restarted just before
+// systemd reads the units again.
 const systemctlScript = `#!/bin/sh
 cd "$(dirname "$0")" || exit 1
 case "$1" in
 show) echo "ActiveState=$(cat active)"; echo "InvocationID=$(cat invocation)"; exit ;;
+daemon-reload) if [ -e crash ]; then echo "$(cat invocation)+" >invocation; fi ;;
 restart) echo "$(cat invocation)+" >invocation ;;
 esac
 echo "$1" >>calls
@@ -97,6 +100,21 @@ func TestInstall_Restart(t *testing.T) {
 	}
 }
 
+// TestInstall_RestartMeanwhile: a kubelet that systemd restarts during the installation is the old one: it may have
+// read the configuration before the edits.
+func TestInstall_RestartMeanwhile(t *testing.T) {
+	systemd := newFakeSystemd(t)
+	systemd.set("crash", "")
+	i := runningInstaller(kubeadmNode.write(t), systemd)
+	if err := i.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	i.RestartKubelet = true
+	if err := i.Install(t.Context()); err != nil || !systemd.calls("restart") {
+		t.Errorf("the kubelet is not restarted: %v", err)
+	}
+}
+
 // TestUninstall_Restart: the shim is stopped only when the kubelet that used it has ended.
 func TestUninstall_Restart(t *testing.T) {
 	for _, tt := range []struct {
@@ -104,7 +122,7 @@ func TestUninstall_Restart(t *testing.T) {
 		end  func(*install.Installer, fakeSystemd) // of the kubelet that uses the shim
 	}{
 		{"by the command", func(i *install.Installer, _ fakeSystemd) { i.RestartKubelet = true }},
-		{"by others", func(_ *install.Installer, f fakeSystemd) { f.set("invocation", "2\n") }},
+		{"by others", func(_ *install.Installer, f fakeSystemd) { f.set("invocation", "3\n") }},
 		{"it was stopped", func(_ *install.Installer, f fakeSystemd) { f.set("active", "inactive\n") }},
 		{"it failed", func(_ *install.Installer, f fakeSystemd) { f.set("active", "failed\n") }},
 	} {
@@ -116,7 +134,8 @@ func TestUninstall_Restart(t *testing.T) {
 			if err := i.Install(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			systemd.calls("") // forget those of the installation
+			systemd.set("invocation", "2\n") // restarted, and uses the shim
+			systemd.calls("")                // forget those of the installation
 			for call := range 3 {
 				if stopped, err := i.Uninstall(t.Context()); err != nil || stopped || systemd.calls("disable") {
 					t.Fatalf("call %d has stopped the shim under the kubelet that uses it: %v", call, err)
@@ -126,9 +145,35 @@ func TestUninstall_Restart(t *testing.T) {
 			if stopped, err := i.Uninstall(t.Context()); err != nil || !stopped || !systemd.calls("disable") {
 				t.Errorf("the kubelet has ended: stopped %v, %v", stopped, err)
 			}
-			after := read(t, root)
-			if len(after) != len(before) {
+			if after := read(t, root); !maps.Equal(after, before) {
 				t.Errorf("after the removal:\n%v\nbefore the installation:\n%v", after, before)
+			}
+		})
+	}
+}
+
+// TestUninstall_Unclear: the shim is not stopped if the kubelet may use it: one that systemd restarts
+// during the removal, and one of which systemd reports no invocation.
+func TestUninstall_Unclear(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		unclear func(fakeSystemd)
+		fails   bool
+	}{
+		{"restarted meanwhile", func(f fakeSystemd) { f.set("crash", "") }, false},
+		{"no invocation", func(f fakeSystemd) { f.set("invocation", "\n") }, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			systemd := newFakeSystemd(t)
+			i := runningInstaller(kubeadmNode.write(t), systemd)
+			if err := i.Install(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			systemd.set("invocation", "2\n") // restarted, and uses the shim
+			tt.unclear(systemd)
+			stopped, err := i.Uninstall(t.Context())
+			if (err != nil) != tt.fails || stopped || systemd.calls("disable") {
+				t.Errorf("stopped %v, %v", stopped, err)
 			}
 		})
 	}

@@ -5,6 +5,7 @@ package install
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -39,6 +40,9 @@ func (s Systemctl) runUnits(ctx context.Context, units []string, args ...string)
 // does not run.
 func (s Systemctl) invocation(ctx context.Context, unit string) (string, error) {
 	out, err := exec.CommandContext(ctx, s.Program, "show", "--property=ActiveState,InvocationID", unit).Output()
+	if failure, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(failure.Stderr)))
+	}
 	if err != nil {
 		return "", fmt.Errorf("systemctl show %s: %w", unit, err)
 	}
@@ -50,6 +54,9 @@ func (s Systemctl) invocation(ctx context.Context, unit string) (string, error) 
 		case name == "ActiveState" && (value == "inactive" || value == "failed"):
 			return "", nil
 		}
+	}
+	if id == "" {
+		return "", fmt.Errorf("systemctl show %s: no InvocationID: systemd 232 or later is required", unit)
 	}
 	return id, nil
 }

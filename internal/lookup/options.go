@@ -51,7 +51,7 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Pod, "pod", "",
 		"`NAMESPACE/NAME` of the pod or workload, or KIND/NAME in the namespace of -n, such as statefulset/db")
 	usage.ChoiceFlag(flags, &o.Library, "libc", "",
-		"resolver `LIBRARY` of the program: glibc (2.36 to 2.41), musl (1.2.5), musl-1.2.3, or go (Go 1.26 without cgo)", Libraries()...)
+		"resolver `LIBRARY` of the program: glibc (2.36 to 2.41), musl (1.2.5), musl-1.2.3, or go (Go 1.26 without cgo)", libraries()...)
 	flags.BoolVar(&o.Compare, "compare", false, "compare ClusterFirst with ClusterFirstWithAutopath, and count the queries on each hop")
 	flags.StringVar(&o.Server, "server", "",
 		"`ADDR[:PORT]` of a DNS server that replaces all nameservers of the pod; empty: the cluster DNS is simulated from the manifests")
@@ -65,8 +65,8 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 // Live reports whether the objects are those of a cluster.
 func (o *Options) Live() bool { return o.Kubeconfig != "" || o.Context != "" }
 
-// Libraries returns the values of Options.Library.
-func Libraries() (list []string) {
+// libraries returns the values of Options.Library.
+func libraries() (list []string) {
 	for _, l := range libc.Libraries() {
 		list = append(list, string(l))
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// Severities returns the values of Options.FailOn, the gravest first.
-func Severities() []string {
+// severities returns the values of Options.FailOn, the gravest first.
+func severities() []string {
 	return []string{string(policy.SeverityError), string(policy.SeverityWarning), string(policy.SeverityInfo)}
 }
 
@@ -39,7 +39,7 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 		"`FORMAT`: text, json (JSON Lines, one for each object), github (annotations for GitHub Actions) or sarif (2.1.0)",
 		output.ValidateFormats...)
 	usage.ChoiceFlag(flags, &o.FailOn, "fail-on", "",
-		"lowest `SEVERITY` of a finding for exit code 1: error, warning or info", Severities()...)
+		"lowest `SEVERITY` of a finding for exit code 1: error, warning or info", severities()...)
 	flags.StringSliceVar(&o.Ignore, "ignore", nil,
 		"`CODE` of findings to ignore; repeatable. The annotation "+admission.IgnoreAnnotation+" ignores them in one object")
 	flags.BoolVar(&o.Output.Verbose, "verbose", false, "also print findings of severity info; JSON always has them")
@@ -110,6 +110,6 @@ func summarize(results []result) output.Summary {
 
 // fails reports whether there is a finding as grave as a severity.
 func fails(s output.Summary, severity string) bool {
-	grave := Severities()[:slices.Index(Severities(), severity)+1]
+	grave := severities()[:slices.Index(severities(), severity)+1]
 	return slices.ContainsFunc(grave, func(severity string) bool { return s.Found[policy.Severity(severity)] > 0 })
 }

@@ -47,7 +47,7 @@ func LoadUserConfig(kubeconfig, context, userAgent string) (*rest.Config, error)
 		return loadFile(kubeconfig, rules, overrides, userAgent)
 	}
 	for _, path := range rules.GetLoadingPrecedence() {
-		if _, err := os.Stat(path); err != nil {
+		if _, err := os.Stat(path); err != nil || path == os.DevNull {
 			continue // package clientcmd passes over it, or returns the reason
 		}
 		if err := checkFile(path); err != nil {

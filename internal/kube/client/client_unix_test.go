@@ -55,11 +55,16 @@ func TestLoadConfig_FIFO(t *testing.T) {
 	}
 }
 
-// TestLoadUserConfig_Environment: a device in $KUBECONFIG would take all memory.
+// TestLoadUserConfig_Environment: a device in $KUBECONFIG would take all memory. /dev/null is an empty file,
+// as for kubectl.
 func TestLoadUserConfig_Environment(t *testing.T) {
-	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "missing")+":/dev/zero")
-	const want = "kubeconfig /dev/zero: is a device, not a file"
-	if _, err := client.LoadUserConfig("", "", "test"); fmt.Sprint(err) != want {
-		t.Errorf("%v, want %s", err, want)
+	for path, want := range map[string]string{
+		"/dev/zero": "kubeconfig /dev/zero: is a device, not a file",
+		"/dev/null": "no kubeconfig found in $KUBECONFIG and ~/.kube/config: set --kubeconfig",
+	} {
+		t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "missing")+":"+path)
+		if _, err := client.LoadUserConfig("", "", "test"); fmt.Sprint(err) != want {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }
