@@ -113,7 +113,7 @@ func (f *forwarder) addCluster(c config.Forward, s shared) error {
 		zones = append(zones, zone.ReverseZones(network)...)
 	}
 	for _, zone := range zones {
-		f.Stubs = append(f.Stubs, dnsserver.Stub{Zone: zone, Exchange: client.Exchange})
+		f.Stubs = append(f.Stubs, dnsserver.Stub{Zone: zone, Exchange: client.Exchange, Cluster: true})
 	}
 	return nil
 }

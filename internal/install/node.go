@@ -181,8 +181,8 @@ func (n *Node) Uninstall(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if !stopped {
-		_, err := fmt.Fprintf(out, "the kubelet may use the shim until: systemctl restart %s; then run this command again to stop the shim\n",
-			n.KubeletUnit)
+		_, err := fmt.Fprintf(out,
+			"the kubelet may use the shim until: systemctl restart %s; then run this command again to stop the shim\n", n.KubeletUnit)
 		return err
 	}
 	if err := b.End(); err != nil {

@@ -41,8 +41,9 @@ func describeCall(path, next string, s *status.Status) string {
 	}
 	text = strings.TrimPrefix(text, "transport: Error while dialing: ")
 	if dialed, ok := strings.CutPrefix(text, "dial unix "); ok {
-		at, reason, _ := strings.Cut(dialed, ": connect: ")
-		return describeDial(path, at, reason, next)
+		if at, reason, ok := strings.Cut(dialed, ": connect: "); ok {
+			return describeDial(path, at, reason, next)
+		}
 	}
 	if s.Code() == codes.DeadlineExceeded && strings.HasPrefix(text, "context deadline exceeded") {
 		return "no reply in time"
@@ -60,9 +61,14 @@ func describeDial(path, at, reason, next string) string {
 		reason = "no process serves it"
 	case syscall.EACCES.Error():
 		next = "run this command as root"
+	default:
+		next = "" // such as EAGAIN: a process serves it, and does not accept connections
 	}
-	if at != path {
+	switch {
+	case at != path:
 		return fmt.Sprintf("container runtime at %s: %s", at, reason)
+	case next == "":
+		return reason
 	}
 	return fmt.Sprintf("%s: %s", reason, next)
 }

@@ -62,6 +62,10 @@ func TestCallError(t *testing.T) {
 			`dial unix /run/shim.sock: connect: permission denied"`, "permission denied: run this command as root"},
 		{codes.Unavailable, `connection error: desc = "transport: Error while dialing: ` +
 			`dial unix /run/containerd.sock: connect: permission denied"`, "container runtime at /run/containerd.sock: permission denied"},
+		{codes.Unavailable, `connection error: desc = "transport: Error while dialing: ` +
+			`dial unix /run/shim.sock: connect: resource temporarily unavailable"`, "resource temporarily unavailable"},
+		{codes.Unavailable, `connection error: desc = "transport: Error while dialing: ` +
+			`dial unix /run/shim.sock: socket: too many open files"`, "dial unix /run/shim.sock: socket: too many open files"},
 		{codes.Unavailable, `connection error: desc = "transport: Error while dialing: a and b are the same socket"`,
 			"a and b are the same socket"},
 		{codes.DeadlineExceeded, "context deadline exceeded while waiting for connections to become ready", "no reply in time"},

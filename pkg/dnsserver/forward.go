@@ -26,6 +26,7 @@ type Exchange func(ctx context.Context, query *dns.Msg) (*dns.Msg, error)
 type Stub struct {
 	Zone     fqdn.Name // queries for this name and the names below it are sent to the servers
 	Exchange Exchange  // sends a query to the servers
+	Cluster  bool      // in a node cache: the servers are the cluster DNS
 
 	outages *outageDetector // of the servers, set by SetForwarding
 }
@@ -34,7 +35,7 @@ type Stub struct {
 // get REFUSED.
 type Forwarding struct {
 	Upstream Exchange // nil: names outside of Stubs get REFUSED
-	Stubs    []Stub   // in a node cache one with the zone Config.Domain: the cluster DNS
+	Stubs    []Stub   // in a node cache, one with the zone Config.Domain and Cluster set
 
 	// Expander is the cluster DNS server of a node cache. Names below the autopath domain
 	// are sent to it with their search list, which it expands. nil: this server expands
@@ -71,7 +72,8 @@ func (s *Server) SetForwarding(f Forwarding) {
 	s.forwarding.Store(&f)
 }
 
-// mayBeInZone reports whether a stub domain is in the cluster domain, or in a reverse zone.
+// mayBeInZone reports whether a name, such as that of a stub domain, is in the cluster domain, or a
+// reverse name.
 func (s *Server) mayBeInZone(name fqdn.Name) bool {
 	return slices.ContainsFunc([]fqdn.Name{s.cfg.Domain, reverseV4, reverseV6}, func(zone fqdn.Name) bool {
 		_, ok := name.Within(zone)
@@ -101,8 +103,8 @@ func (f *Forwarding) setHostSuffixes(suffixes []fqdn.Name) {
 type destination struct {
 	exchange   Exchange // nil: queries get REFUSED
 	outages    *outageDetector
-	isUpstream bool        // exchange is Forwarding.Upstream
-	cluster    bool        // exchange is the cluster DNS of a node cache, the stub domain with the zone Config.Domain
+	clusterDNS bool        // exchange is the cluster DNS of a node cache
+	cluster    bool        // the name is one of the cluster, and exchange the cluster DNS of a node cache
 	expand     bool        // exchange is the Expander, which receives the search list
 	searchKey  []byte      // Forwarding.searchKey if expand is set, else nil
 	forwarding *Forwarding // the Forwarding that has this exchange
@@ -116,9 +118,10 @@ func (s *Server) destinationOf(fwd *Forwarding, name fqdn.Name) destination {
 	case kind == autopath.NotInZone:
 		stub := fwd.stubFor(name)
 		cluster := s.nodeCache && stub.Zone == s.cfg.Domain
-		return destination{exchange: stub.Exchange, outages: stub.outages, isUpstream: stub.Zone == "", cluster: cluster, forwarding: fwd}
+		return destination{exchange: stub.Exchange, outages: stub.outages, clusterDNS: stub.Cluster, cluster: cluster, forwarding: fwd}
 	case kind == autopath.Search && fwd.Expander != nil:
-		return destination{exchange: fwd.Expander, outages: fwd.expanderOutages, expand: true, searchKey: fwd.searchKey, forwarding: fwd}
+		return destination{exchange: fwd.Expander, outages: fwd.expanderOutages, clusterDNS: true,
+			expand: true, searchKey: fwd.searchKey, forwarding: fwd}
 	}
 	return destination{}
 }
@@ -143,13 +146,6 @@ func (to destination) budgetFor(name fqdn.Name) budgetKind {
 		}
 	}
 	return budgetOther
-}
-
-// mayBeClusterDNS reports whether the destination of a query may be the cluster DNS of a node
-// cache. The cluster DNS gets names of the cluster zone, search lists, and the reverse names for
-// which there is a stub domain.
-func (to destination) mayBeClusterDNS(kind budgetKind) bool {
-	return kind != budgetOther && !to.isUpstream
 }
 
 // stubFor returns the longest stub domain that contains the name, or else the upstream servers. Of
@@ -295,7 +291,7 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 		return answer{source: fromUpstream, rcode: dns.RcodeServerFailure, extended: why.extended()}
 	}
 	to.outages.recordReply(time.Now())
-	if s.nodeCache && to.mayBeClusterDNS(kind) && isLimitFailure(reply) {
+	if to.clusterDNS && isLimitFailure(reply) {
 		return s.refuse(kind, refusedUpstream)
 	}
 	if m.RecursionDesired { // without RD the reply may be a referral

@@ -65,8 +65,9 @@ func (s *Server) confirmLater(q *query, to destination, hit *cache.Hit) result {
 }
 
 // confirmNoData returns the answer a to q. If a is NODATA for one address family, it resolves the
-// other one, and returns a failure if that fails, or the refusal if that is refused. If the client has sent the query for the other
-// family, too, it is sent to the other servers only once: package upstream merges equal queries.
+// other one, and returns a failure if that fails, or the refusal if that is refused. If the client
+// has sent the query for the other family, too, it is sent to the other servers only once: package
+// upstream merges equal queries.
 func (s *Server) confirmNoData(ctx context.Context, q *query, to destination, a answer) answer {
 	if !a.noData(q.qtype) || s.mayReplyNoData(q, to) {
 		return a

@@ -18,9 +18,9 @@ type reply struct {
 	rcode  int
 	packed bool // wire was packed from records; false: it is an answer in wire form
 
-	// partial reports whether RRsets of the zone did not fit into a packed reply over TCP. Over
-	// UDP the reply has TC instead.
-	partial bool
+	// partial is the owner of an RRset of the answer of which a packed reply over TCP has a part,
+	// without TC; "": none.
+	partial string
 }
 
 // minRecordLen is the length of the shortest record, in octets.
@@ -32,7 +32,7 @@ func (q *query) maxRecords() int { return q.maxReply / minRecordLen }
 // reply returns the reply to q, no longer than the client accepts. It writes the reply into
 // buf[:0] if the capacity suffices.
 func (q *query) reply(a answer, buf []byte) reply {
-	b, packed, partial := a.wire, false, false
+	b, packed, partial := a.wire, false, ""
 	if b == nil || len(b) > q.maxReply-q.optLen(&a) {
 		a = a.withRecords()
 		b, partial = q.pack(&a, buf)
@@ -164,7 +164,7 @@ func (q *query) optLen(a *answer) int {
 
 // pack returns the reply with the answer's records, without its OPT record. If a record cannot
 // be packed, it sets a.rcode to SERVFAIL. See reply.partial.
-func (q *query) pack(a *answer, buf []byte) (b []byte, partial bool) {
+func (q *query) pack(a *answer, buf []byte) (b []byte, partial string) {
 	flags := uint16(0)
 	if a.authoritative {
 		flags |= flagAA
@@ -177,7 +177,7 @@ func (q *query) pack(a *answer, buf []byte) (b []byte, partial bool) {
 		if a.truncated {
 			flags |= flagTC
 		}
-		return q.startReply(buf, flags, a.rcode), false
+		return q.startReply(buf, flags, a.rcode), ""
 	}
 	m := dns.Msg{
 		MsgHdr:   dns.MsgHdr{Truncated: a.truncated},
@@ -187,13 +187,15 @@ func (q *query) pack(a *answer, buf []byte) (b []byte, partial bool) {
 	}
 	truncate(&m, q.maxReply-q.optLen(a))
 	if q.via == overTCP && (a.source == fromZone || a.source == fromWalk) {
-		partial = m.Truncated && !a.truncated
+		if n := len(m.Answer); n < len(a.answers) {
+			partial = a.answers[n].Header().Name
+		}
 		m.Truncated = a.truncated // over TCP a partial RRset of the zone does not set TC, see markPartial
 	}
 	b, err := m.PackBuffer(buf[:cap(buf)])
 	if err != nil { // an upstream server sent a record that cannot be packed again
 		a.rcode = dns.RcodeServerFailure
-		return q.startReply(buf, 0, a.rcode), false
+		return q.startReply(buf, 0, a.rcode), ""
 	}
 	if m.Truncated {
 		flags |= flagTC

@@ -54,7 +54,7 @@ func (c *clusterDNS) exchange(ctx context.Context, m *dns.Msg) (*dns.Msg, error)
 func (c *clusterDNS) forwarding(t testing.TB, upstream Exchange, hosts ...string) Forwarding {
 	f := Forwarding{Upstream: upstream, Expander: c.exchange}
 	for _, zone := range []string{"cluster.local", "in-addr.arpa", "ip6.arpa"} {
-		f.Stubs = append(f.Stubs, Stub{Zone: mustName(t, zone), Exchange: c.exchange})
+		f.Stubs = append(f.Stubs, Stub{Zone: mustName(t, zone), Exchange: c.exchange, Cluster: true})
 	}
 	for _, host := range hosts {
 		f.HostSuffixes = append(f.HostSuffixes, mustName(t, host))

@@ -72,14 +72,16 @@ func TestNodeCache_RefusalNotCached(t *testing.T) {
 // names. Their owner could otherwise keep failures out of the cache, so that each query is forwarded.
 func TestNodeCache_ForeignRefusal(t *testing.T) {
 	forwarded := 0
-	s := newNodeCache(t, Forwarding{Upstream: func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
+	foreign := func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
 		forwarded++
 		m := new(dns.Msg).SetRcode(q, dns.RcodeServerFailure)
 		m.SetEdns0(maxUDP, false)
 		m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_EDE{InfoCode: extendedLimit}}
 		return m, nil
-	}})
-	for i, question := range []string{"www.example. A", "1.113.0.203.in-addr.arpa. PTR"} {
+	}
+	stub := Stub{Zone: mustName(t, "2.0.192.in-addr.arpa"), Exchange: foreign}
+	s := newNodeCache(t, Forwarding{Upstream: foreign, Stubs: []Stub{stub}})
+	for i, question := range []string{"www.example. A", "1.113.0.203.in-addr.arpa. PTR", "1.2.0.192.in-addr.arpa. PTR"} {
 		for range 3 {
 			if m := exchangeDirect(t, s.Server, parseQuery(question, true)); m.Rcode != dns.RcodeServerFailure {
 				t.Errorf("%s: got %v, want SERVFAIL", question, m)

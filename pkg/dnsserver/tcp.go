@@ -222,8 +222,8 @@ func (st *stream) send(ctx context.Context, q *query, a answer) {
 	}
 	r := q.reply(a, nil)
 	held.keep(len(r.wire))
-	if r.partial {
-		st.server.observePartial(q, r.wire)
+	if r.partial != "" {
+		st.server.observePacked(q, r)
 	}
 	st.server.metrics.observeReply(q, r)
 	st.write(r.wire)

@@ -45,7 +45,8 @@ const (
 const maxHeldAnswer = 512
 
 // limitPoll is the pause between two attempts to acquire units of a budget that is exhausted.
-// At most two goroutines for each connection poll, one that reads and one that sends: 1,024 of them take 2 % of a core.
+// At most two goroutines for each connection poll, one that reads and one that sends. 1,024
+// goroutines that poll take 2 % of a core.
 const limitPoll = 20 * time.Millisecond
 
 // semaphore is a counting semaphore. Its capacity is the limit.

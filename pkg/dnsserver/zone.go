@@ -67,7 +67,7 @@ func (s *Server) rrsetReply(q *query, buf []byte, node *zone.Node) []byte {
 	if q.via == overTCP {
 		if b, partial := s.replies.get(q, node.Version()); b != nil {
 			if partial {
-				s.observePartial(q, b)
+				s.observePartial(q, q.presentationName(), b)
 			}
 			return b
 		}
@@ -129,8 +129,8 @@ func (s *Server) sampleReply(q *query, buf []byte, node *zone.Node) (b []byte, p
 	return s.addressReply(q, buf, node.Sample(sample[:0], q.qtype == dns.TypeA, maxSampled))
 }
 
-// maxRRset is the largest number of records of an RRset of the zone in a reply. That many A records
-// fit into a reply over TCP. Of other types fewer fit.
+// maxRRset is the largest number of records of an RRset of the zone in a reply in wire form. That many
+// A records fit into a reply over TCP. Of other types fewer fit. A packed reply has as many as fit.
 const maxRRset = 4000
 
 // maxAddresses is the number of A records that fit into the longest reply, beside nothing else.
@@ -146,16 +146,24 @@ func (s *Server) markPartial(q *query, b []byte) {
 		b[2] |= flagTC >> 8
 		return
 	}
-	s.observePartial(q, b)
+	s.observePartial(q, q.presentationName(), b)
 }
 
-// observePartial counts and logs a reply b over TCP with a part of an RRset.
-func (s *Server) observePartial(q *query, b []byte) {
+// observePacked calls observePartial for a packed reply over TCP if the RRset of which it has a part is
+// one of the cluster. The target of an alias, and a candidate of a search list, may be others.
+func (s *Server) observePacked(q *query, r reply) {
+	if owner, err := fqdn.ParseName(r.partial); err == nil && s.mayBeInZone(owner) {
+		s.observePartial(q, r.partial, r.wire)
+	}
+}
+
+// observePartial counts and logs a reply b over TCP with a part of the RRset of owner.
+func (s *Server) observePartial(q *query, owner string, b []byte) {
 	s.metrics.partial.Inc()
 	now, last := q.received.UnixNano(), s.metrics.partialLogged.Load()
 	if now-last >= int64(partialLogInterval) && s.metrics.partialLogged.CompareAndSwap(last, now) {
 		s.log.Warn("RRset is larger than a reply: clients get a part of it: split the Service",
-			"name", q.presentationName(), "type", dns.Type(q.qtype), "records", binary.BigEndian.Uint16(b[6:]))
+			"name", owner, "type", dns.Type(q.qtype), "records", binary.BigEndian.Uint16(b[6:]))
 	}
 }
 

@@ -47,7 +47,7 @@ func TestGlossary(t *testing.T) {
 // renamed are identifiers that had a private meaning, with the terms that replaced
 // them.
 var renamed = map[string]string{
-	"asked": "question or queryType", "crowd": "fullBatch", "restTime": "batchDelay", "rushTime": "batchWindow",
+	"asked": "question or queryType", "crowd": "busyBatch", "restTime": "batchDelay", "rushTime": "batchWindow",
 	"elsewhere": "forward", "atHand": "lookupCache", "spelled": "withOwnerCase", "aliased": "withTarget", "walked": "walkAnswer",
 	"vouched": "withSOA", "inquire": "await", "inquiry": "lookups", "refusal": "rejected",
 	"ours": "replyOPT", "poor": "fallback",

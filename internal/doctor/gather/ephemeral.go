@@ -66,6 +66,12 @@ type podRun struct {
 // StatefulSet: the container is not in this one.
 var errReplaced = errors.New("the pod was replaced by another one with this name: run doctor again")
 
+// errGone is the error of a pod that does not exist.
+var errGone = errors.New("not found")
+
+// hasEnded reports whether an error of read means that the pod, and each container of it, has ended.
+func hasEnded(err error) bool { return errors.Is(err, errReplaced) || errors.Is(err, errGone) }
+
 // containerProbes has a container in the pod of the scope query the servers. It sets the containers of
 // s; why is empty if each server was queried.
 func containerProbes(ctx context.Context, c Config, s *doctor.Snapshot, servers []doctor.Server) (
@@ -108,7 +114,7 @@ func (r *podRun) run(ctx context.Context, image string, plan []doctor.Query) ([]
 	end, err := r.wait(ctx)
 	if err != nil {
 		err = fmt.Errorf("ephemeral container %s: %w", r.container, err)
-		if errors.Is(err, errReplaced) {
+		if hasEnded(err) {
 			r.container = "" // it ended with its pod
 		}
 		return nil, err
@@ -133,7 +139,7 @@ func (r *podRun) read(ctx context.Context) (*corev1.Pod, error) {
 		return nil, err
 	}
 	if len(list.Items) != 1 {
-		return nil, errors.New("not found")
+		return nil, errGone
 	}
 	pod := &list.Items[0]
 	if r.uid = cmp.Or(r.uid, pod.UID); pod.UID != r.uid {
@@ -196,8 +202,8 @@ func (r *podRun) add(ctx context.Context, image string, plan []doctor.Query) err
 func (r *podRun) confirm(ctx context.Context, name string, failure error) error {
 	pod, err := r.read(ctx)
 	switch {
-	case errors.Is(err, errReplaced):
-		return errReplaced
+	case hasEnded(err):
+		return err
 	case err != nil:
 		r.unconfirmed = name
 		return failure

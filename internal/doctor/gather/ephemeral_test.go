@@ -30,6 +30,7 @@ type podAPI struct {
 	refuse string // why a container is not added; "": it is
 	silent bool   // a container is added without a reply
 	drop   bool   // a container is neither added nor refused
+	gone   bool   // the pod does not exist
 	state  corev1.ContainerState
 	log    string
 	onRead func() // is called at the end of each request after a container was added
@@ -55,7 +56,11 @@ func (a *podAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if got := r.URL.Query().Get("fieldSelector"); got != "metadata.name=web" {
 			a.t.Errorf("%s", r.URL)
 		}
-		a.reply(w, corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: []corev1.Pod{a.pod}})
+		list := corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}}
+		if !a.gone {
+			list.Items = []corev1.Pod{a.pod}
+		}
+		a.reply(w, list)
 	case "PATCH /api/v1/namespaces/shop/pods/web/ephemeralcontainers":
 		if a.refuse != "" {
 			w.WriteHeader(http.StatusForbidden)
@@ -269,6 +274,12 @@ func TestContainerProbes_Silent(t *testing.T) {
 		!strings.HasPrefix(why, "pod shop/web: adding an ephemeral container: ") ||
 		!strings.HasSuffix(why, ": EOF; the pod does not have it") {
 		t.Errorf("added %t, unconfirmed %q, %q", added, a.unconfirmed, why)
+	}
+	a = podAPI{drop: true}
+	a.beforePatch = func() { a.gone = true }
+	if _, added, why := a.run(t.Context(), t, nil); added || a.unconfirmed != "" ||
+		why != "pod shop/web: adding an ephemeral container: not found" {
+		t.Errorf("deleted: added %t, unconfirmed %q, %q", added, a.unconfirmed, why)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	a = podAPI{silent: true, onSilence: cancel}
