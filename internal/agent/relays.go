@@ -31,7 +31,7 @@ func (r *relays) register(registry prometheus.Registerer) {
 		}, func() float64 { return float64(r.connected()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "dnsconfigurer_agent_relay_runtime_connections",
-			Help: "Connections of NRI relays that have not reported to be without the container runtime.",
+			Help: "Connections of NRI relays that are connected to the container runtime, too.",
 		}, func() float64 { return float64(r.withRuntime()) }))
 }
 
