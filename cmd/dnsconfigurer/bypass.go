@@ -67,7 +67,8 @@ func bypassOffCommand() *cobra.Command {
 		Long: `Start the shim, and check that it forwards calls. If it does not, the bypass stays.
 
 The kubelet keeps its connection to the container runtime until the kubelet or the container runtime
-is restarted. Restart the kubelet, or set --restart-kubelet.`,
+is restarted. Restart the kubelet, or set --restart-kubelet, which restarts it also if the bypass is
+off already.`,
 		Example: `  dnsconfigurer bypass off --restart-kubelet`,
 		Args:    usage.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

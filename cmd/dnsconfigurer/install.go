@@ -19,12 +19,11 @@ func installCommand() *cobra.Command {
 container runtime of the kubelet, and configure the kubelet with the socket of the shim.
 
 The command reads the kubelet's unit as systemd does, and changes the one setting that decides
-the container runtime endpoint. It also adds a drop-in to the unit, so that the kubelet starts after
-the shim. If the unit uses the variable KUBELET_EXTRA_ARGS, the command
+the container runtime endpoint. If the unit uses the variable KUBELET_EXTRA_ARGS, the command
 changes the variable: in the file in /etc that sets it, or in a drop-in. Otherwise the command
 changes a file in the kubelet's --config-dir, or the kubelet's --config. If a flag of the kubelet
 overrides all of these, the command changes nothing, and the error names the file and line of the
-flag.
+flag. The command also adds a drop-in to the unit, so that the kubelet starts after the shim.
 
 If a step fails, the steps before are undone. A second call changes no file. The kubelet reads
 its configuration when it starts: restart it, or set --restart-kubelet, which restarts a kubelet
