@@ -225,7 +225,16 @@ func testReturn(t *testing.T, k *kubelet, c *client) {
 	k.run(t, "dnsconfigurer", "bypass", "on", "--reason", "test")
 	stays("bypass on")
 	k.check(t, "bypass on")
-	k.run(t, "dnsconfigurer", "bypass", "off", "--restart-kubelet")
+	k.run(t, "dnsconfigurer", "bypass", "off")
+	c.await(t)
+	k.check(t, "bypass off") // the kubelet keeps its connection
+	before := k.process
+	if out := k.run(t, "dnsconfigurer", "bypass", "off", "--restart-kubelet"); out != "the bypass is off already\n" {
+		t.Errorf("the second bypass off: %s", out)
+	}
+	if now := strings.TrimSpace(k.run(t, "systemctl", "show", "--value", "-p", "MainPID", "kubelet")); now == before {
+		t.Error("the second bypass off has not restarted the kubelet")
+	}
 	c.await(t)
 	k.expectRestart()
 	k.check(t, "bypass off --restart-kubelet")
