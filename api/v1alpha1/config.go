@@ -197,7 +197,7 @@ type DNSConfiguration struct {
 	AutopathNetworks []string `json:"autopathNetworks,omitempty"`
 
 	// Limits bound what clients can use of the server.
-	Limits DNSLimits `json:"limits,omitzero"`
+	Limits Limits `json:"limits,omitzero"`
 
 	// Lameduck is the time for which the server answers queries after the signal to
 	// terminate, such as "10s". Empty: "0s".
@@ -207,62 +207,15 @@ type DNSConfiguration struct {
 	LogFormat string `json:"logFormat,omitempty"`
 }
 
-// DNSLimits bound what clients can use of a cluster DNS server.
-type DNSLimits struct {
-	// MaxConcurrent is the number of queries that may wait for other servers, 100 to
-	// 65535. Each takes 32 kB. One client gets 38 % of each share at most. 0: 4096.
-	MaxConcurrent int `json:"maxConcurrent,omitempty"`
+// Limits bound what clients can use of a cluster DNS server or a node cache.
+type Limits struct {
+	// MaxQueries is the number of queries that may wait for other servers, 100 to 65535. 0: 4096.
+	MaxQueries int `json:"maxQueries,omitempty"`
 
-	ServerLimits `json:",inline"`
-}
-
-// ServerLimits bound what clients can use of a cluster DNS server or a node cache.
-type ServerLimits struct {
-	// ReverseShare is the part of MaxConcurrent for reverse names, in percent. The shares
-	// may be 90 % together; the rest is for all other names. 0: 10.
-	ReverseShare int `json:"reverseShare,omitempty"`
-
-	// SearchShare is the part of MaxConcurrent for expansions of search lists, in percent.
-	// 0: 25.
-	SearchShare int `json:"searchShare,omitempty"`
-
-	// SearchRate is the number of queries to other servers per second that the search lists
-	// of one client may cause on average. Above it, search lists are not expanded. 0: 1000.
-	SearchRate int `json:"searchRate,omitempty"`
-
-	// SearchBurst is the number of these queries at once, at least 10. 0: 2000.
-	SearchBurst int `json:"searchBurst,omitempty"`
-
-	// MaxConnections is the number of TCP connections that may be open, at most 65535. 0:
-	// 1024.
-	MaxConnections int `json:"maxConnections,omitempty"`
-
-	// MaxClientConnections is the number of TCP connections of one address that may be open,
-	// at most 65535. 0: 128.
-	MaxClientConnections int `json:"maxClientConnections,omitempty"`
-
-	// MaxTCPQueries is the number of queries over TCP that may wait for their reply, 100 to
-	// 65535. One client gets 38 % of them at most. 0: 2048.
-	MaxTCPQueries int `json:"maxTCPQueries,omitempty"`
-
-	// MaxConnectionQueries is the number of these queries of one connection, at most 65535. The
-	// next one is read after a reply. A node cache with "tcp://" servers sends 64. 0: 64.
-	MaxConnectionQueries int `json:"maxConnectionQueries,omitempty"`
-
-	// MaxReplyMiB is the memory for replies over TCP that wait until their clients read them, in
-	// mebibytes, at most 1024. 0: 16.
-	MaxReplyMiB int `json:"maxReplyMiB,omitempty"`
-
-	// MaxClientReplyMiB is the part of MaxReplyMiB that one address may use, in mebibytes, at
-	// most 1024. 0: 1.
-	MaxClientReplyMiB int `json:"maxClientReplyMiB,omitempty"`
-
-	// MaxCacheEntries is the number of answers of other servers in the cache, 100 to 1000000.
-	// 0: 20000.
-	MaxCacheEntries int `json:"maxCacheEntries,omitempty"`
-
-	// MaxCacheMiB is the memory of these answers in mebibytes, at most 1024. 0: 16.
-	MaxCacheMiB int `json:"maxCacheMiB,omitempty"`
+	// MaxMemory is the memory for what clients leave in the server, "4Mi" to "1Gi": a quarter for
+	// the cache, half for TCP connections (8 KiB each), and a quarter for replies over TCP that are
+	// not read yet (64 KiB each). Empty: "64Mi".
+	MaxMemory string `json:"maxMemory,omitempty"`
 }
 
 // DNSLocalNames selects names outside the cluster that a cluster DNS server answers itself.
@@ -355,23 +308,10 @@ type NodeCacheConfiguration struct {
 	EDNSOption uint16 `json:"ednsOption,omitempty"`
 
 	// Limits bound what clients can use of the server.
-	Limits NodeCacheLimits `json:"limits,omitzero"`
+	Limits Limits `json:"limits,omitzero"`
 
 	// LogFormat is "text" or "json". Empty: "text".
 	LogFormat string `json:"logFormat,omitempty"`
-}
-
-// NodeCacheLimits bound what clients can use of a node cache.
-type NodeCacheLimits struct {
-	// MaxConcurrent is the number of queries that may wait for other servers, 100 to
-	// 65535. Each takes 32 kB. One client gets 38 % of each share at most. 0: 2048.
-	MaxConcurrent int `json:"maxConcurrent,omitempty"`
-
-	// ClusterShare is the part of MaxConcurrent for names of the cluster, in percent. The
-	// shares may be 90 % together; the rest is for all other names. 0: 25.
-	ClusterShare int `json:"clusterShare,omitempty"`
-
-	ServerLimits `json:",inline"`
 }
 
 // NodeCacheLocalNames selects names that a node cache answers itself.

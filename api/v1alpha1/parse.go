@@ -99,12 +99,29 @@ func ParseNodeCache(data []byte) (NodeCacheConfiguration, error) {
 	return c, err
 }
 
+// replacements has the field that replaces a field of an earlier release.
+var replacements = map[string]string{
+	"limits.maxConcurrent": "limits.maxQueries", "limits.clusterShare": "limits.maxQueries",
+	"limits.reverseShare": "limits.maxQueries", "limits.searchShare": "limits.maxQueries",
+	"limits.searchRate": "limits.maxQueries", "limits.searchBurst": "limits.maxQueries",
+	"limits.maxTCPQueries": "limits.maxQueries", "limits.maxConnectionQueries": "limits.maxQueries",
+	"limits.maxConnections": "limits.maxMemory", "limits.maxClientConnections": "limits.maxMemory",
+	"limits.maxReplyMiB": "limits.maxMemory", "limits.maxClientReplyMiB": "limits.maxMemory",
+	"limits.maxCacheEntries": "limits.maxMemory", "limits.maxCacheMiB": "limits.maxMemory",
+}
+
 func decode(data []byte, kind string, meta *TypeMeta, c any) error {
 	js, err := toJSON(data)
 	if err != nil {
 		return err
 	}
 	problems := document.DecodeStrict(js, c)
+	for i, problem := range problems {
+		var unknown interface{ FieldPath() string }
+		if errors.As(problem, &unknown) && replacements[unknown.FieldPath()] != "" {
+			problems[i] = fmt.Errorf("%w: %s has replaced it", problem, replacements[unknown.FieldPath()])
+		}
+	}
 	if t, ok := errors.AsType[*document.TypeError](errors.Join(problems...)); ok && t.Field == "" {
 		return t // the document is not a mapping: it has no fields
 	}

@@ -108,10 +108,7 @@ func TestDefaults(t *testing.T) {
 		"upstreams: []\nresolvConf: /etc/resolv.conf\nupstreamPolicy: sequential\nstubDomains: []\n"+
 		"localNames: {specialUse: true, privateReverse: false}\nhostSuffixes: []\n"+
 		"autopathSuffix: ap.k8s.io\nednsOption: 65313\nautopathService: kube-system/dnsconfigurer-node-cache\nautopathNetworks: []\n"+
-		"limits: {maxConcurrent: 4096, reverseShare: 10, searchShare: 25, searchRate: 1000, "+
-		"searchBurst: 2000, maxConnections: 1024, maxClientConnections: 128, "+
-		"maxTCPQueries: 2048, maxConnectionQueries: 64, maxReplyMiB: 16, maxClientReplyMiB: 1, "+
-		"maxCacheEntries: 20000, maxCacheMiB: 16}\nlameduck: 0s\nlogFormat: text\n")
+		"limits: {maxQueries: 4096, maxMemory: 64Mi}\nlameduck: 0s\nlogFormat: text\n")
 	testDefaults(t, v1alpha1.KindWebhook, v1alpha1.ParseWebhook, webhookHead+
 		"listen: ':8443'\nnamespace: dnsconfigurer\nignore: []\ndenyOn: error\nlameduck: 5s\n"+
 		"logFormat: text\nnode: {nodeIPs: [], allowedOverrides: [], rules: [], hostResolver: never, "+
@@ -121,10 +118,7 @@ func TestDefaults(t *testing.T) {
 		"reverseCIDRs: []\nupstreams: []\nresolvConf: /etc/resolv.conf\nupstreamPolicy: sequential\n"+
 		"stubDomains: []\nlocalNames: {specialUse: true}\n"+
 		"autopathSuffix: ap.k8s.io\nednsOption: 65313\n"+
-		"limits: {maxConcurrent: 2048, clusterShare: 25, reverseShare: 10, searchShare: 25, "+
-		"searchRate: 1000, searchBurst: 2000, maxConnections: 1024, maxClientConnections: 128, "+
-		"maxTCPQueries: 2048, maxConnectionQueries: 64, maxReplyMiB: 16, maxClientReplyMiB: 1, "+
-		"maxCacheEntries: 20000, maxCacheMiB: 16}\nlogFormat: text\n")
+		"limits: {maxQueries: 4096, maxMemory: 64Mi}\nlogFormat: text\n")
 }
 
 func testDefaults[T any](t *testing.T, kind string, parse func([]byte) (T, error), same string) {

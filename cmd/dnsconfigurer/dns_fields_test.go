@@ -73,17 +73,26 @@ func TestUpstreamPolicy(t *testing.T) {
 	}
 }
 
-// TestMaxConnections: with maxConnections 1 a second TCP connection replaces the first, in both
-// commands.
-func TestMaxConnections(t *testing.T) {
-	const fields = "limits: {maxConnections: 1}\n"
+// TestMaxMemory: with 4 MiB there are 256 TCP connections, in both commands: one client has at most
+// these, and keeps the newest.
+func TestMaxMemory(t *testing.T) {
+	const fields = "limits: {maxMemory: 4Mi}\n"
 	node := newNodeCacheWith(t, "corp.example", fields, fields)
 	for _, p := range []*dnsProcess{node.cluster, &node.dnsProcess} {
-		first, second := p.connect(), p.connect()
-		defer first.Close()
-		defer second.Close()
-		if !asksOver(second) || asksOver(first) {
-			t.Errorf("want the second connection open and the first one closed\n%s", p.log.String())
+		var all []net.Conn
+		for range 300 {
+			c := p.connect()
+			defer c.Close()
+			all = append(all, c)
+		}
+		open := 0
+		for _, c := range all {
+			if asksOver(c) {
+				open++
+			}
+		}
+		if open < 200 || open > 256 {
+			t.Errorf("%d of 300 connections are open, want 256 less a reserve\n%s", open, p.log.String())
 		}
 	}
 }

@@ -182,11 +182,11 @@ func TestNodeCache_DeadDomain(t *testing.T) {
 
 // TestNodeCache_Metrics is like TestDNS_Metrics.
 func TestNodeCache_Metrics(t *testing.T) {
-	n := newNodeCacheWith(t, "corp.example", "", "limits: {maxConcurrent: 1000, clusterShare: 40, reverseShare: 20}\n")
+	n := newNodeCacheWith(t, "corp.example", "", "limits: {maxQueries: 1000}\n")
 	n.ask("payments.search.shop.cluster.local.ap.k8s.io.", dns.TypeA)
 	n.ask("a.example.", dns.TypeTXT)
 	checkMetrics(t, get(t, n.http, "/metrics"), "testdata/nodecache.metrics", "../../docs/node-cache.md")
-	checkSlots(t, get(t, n.http, "/metrics"), "plain 150", "cluster 400", "reverse 200", "search 250")
+	checkSlots(t, get(t, n.http, "/metrics"), 1000)
 }
 
 // TestNodeCache_Termination: after SIGTERM the log says that the node cache ends.

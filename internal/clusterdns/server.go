@@ -18,7 +18,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/forward"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 )
 
@@ -97,14 +96,8 @@ func (s *Server) Run(ctx context.Context, c config.DNS) error {
 func newDNSServer(c config.DNS, z *zone.Zone, register prometheus.Registerer, log *slog.Logger) (*forward.Server, error) {
 	return forward.New(dnsserver.Config{
 		Zone: z, Domain: c.Domain, TTL: *c.TTL, Lameduck: c.LameduckTime, Autopath: c.Autopath, LocalNames: c.Local,
-		MaxConnections: c.Limits.MaxConnections, MaxClientConnections: c.Limits.MaxClientConnections,
-		Limits: dnsserver.Limits{
-			MaxConcurrent: c.Limits.MaxConcurrent, ReverseShare: c.Limits.ReverseShare, SearchShare: c.Limits.SearchShare,
-			SearchRate: c.Limits.SearchRate, SearchBurst: c.Limits.SearchBurst,
-			MaxTCPQueries: c.Limits.MaxTCPQueries, MaxConnectionQueries: c.Limits.MaxConnectionQueries,
-			MaxReplyOctets: c.Limits.MaxReplyMiB << 20, MaxClientReplyOctets: c.Limits.MaxClientReplyMiB << 20,
-		},
-	}, cache.Config{MaxEntries: c.Limits.MaxCacheEntries, MaxBytes: c.Limits.MaxCacheMiB << 20}, register, log)
+		Limits: c.ServerLimits,
+	}, c.ServerLimits.CacheConfig(), register, log)
 }
 
 // errStopping is the reason why a server in its lameduck time is not ready.

@@ -36,6 +36,7 @@ type DNS struct {
 	Reverse        []netip.Prefix       // of ReverseCIDRs
 	Local          dnsserver.LocalNames // of LocalNames
 	Autopath       dnsserver.Autopath
+	ServerLimits   dnsserver.Limits // of Limits
 	Forward        Forward
 	SnapshotWait   time.Duration
 	SnapshotMaxAge time.Duration
@@ -65,7 +66,7 @@ func DNSKind() *Kind[DNS] {
 	}
 }
 
-// dnsFields are the rows above those of ServerLimits.
+// dnsFields are the rows above those of Limits.
 var dnsFields = []Field[DNS]{
 	{
 		Path: "listen", Flag: "listen", Restart: true, At: func(c *DNS) any { return &c.Listen },
@@ -209,13 +210,10 @@ var dnsFields = []Field[DNS]{
 			return err
 		},
 	},
-	limitField(limitConcurrent, func(c *DNS) *int { return &c.Limits.MaxConcurrent }, nil),
 }
 
 func dnsLimitFields() []Field[DNS] {
-	return serverLimitFields(
-		func(c *DNS) *v1alpha1.ServerLimits { return &c.Limits.ServerLimits },
-		func(c *DNS) error { return checkShares(c.Limits.ReverseShare, c.Limits.SearchShare) })
+	return limitFields(func(c *DNS) (*v1alpha1.Limits, *dnsserver.Limits) { return &c.Limits, &c.ServerLimits })
 }
 
 // dnsProcessFields are the rows below them.

@@ -25,12 +25,13 @@ const maxInterface = 15
 type NodeCache struct {
 	v1alpha1.NodeCacheConfiguration
 
-	Addrs    []netip.AddrPort     // of Listen
-	Domain   fqdn.Name            // of ClusterDomain
-	Reverse  []netip.Prefix       // of ReverseCIDRs
-	Local    dnsserver.LocalNames // of LocalNames
-	Autopath dnsserver.Autopath
-	Forward  Forward
+	Addrs        []netip.AddrPort     // of Listen
+	Domain       fqdn.Name            // of ClusterDomain
+	Reverse      []netip.Prefix       // of ReverseCIDRs
+	Local        dnsserver.LocalNames // of LocalNames
+	Autopath     dnsserver.Autopath
+	ServerLimits dnsserver.Limits // of Limits
+	Forward      Forward
 }
 
 // NodeCacheKind describes the file of the command nodecache.
@@ -56,7 +57,7 @@ func NodeCacheKind() *Kind[NodeCache] {
 	}
 }
 
-// nodeCacheFields are the rows above those of ServerLimits.
+// nodeCacheFields are the rows above those of Limits.
 var nodeCacheFields = []Field[NodeCache]{
 	{
 		Path: "listen", Flag: "listen", Restart: true, At: func(c *NodeCache) any { return &c.Listen },
@@ -142,16 +143,10 @@ var nodeCacheFields = []Field[NodeCache]{
 			return err
 		},
 	},
-	limitField(limitNode, func(c *NodeCache) *int { return &c.Limits.MaxConcurrent }, nil),
-	limitField(limitCluster, func(c *NodeCache) *int { return &c.Limits.ClusterShare }, nil),
 }
 
 func nodeCacheLimitFields() []Field[NodeCache] {
-	return serverLimitFields(
-		func(c *NodeCache) *v1alpha1.ServerLimits { return &c.Limits.ServerLimits },
-		func(c *NodeCache) error {
-			return checkShares(c.Limits.ClusterShare, c.Limits.ReverseShare, c.Limits.SearchShare)
-		})
+	return limitFields(func(c *NodeCache) (*v1alpha1.Limits, *dnsserver.Limits) { return &c.Limits, &c.ServerLimits })
 }
 
 // checkOtherServers checks that none of the servers is the node cache itself, which listens on

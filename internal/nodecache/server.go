@@ -19,7 +19,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/forward"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 )
 
 // Server is the DNS cache of a node. All fields are required, except Reload.
@@ -88,15 +87,8 @@ func (s *Server) Run(ctx context.Context, c config.NodeCache) error {
 func newDNSServer(c config.NodeCache, register prometheus.Registerer, log *slog.Logger) (*forward.Server, error) {
 	return forward.New(dnsserver.Config{
 		Domain: c.Domain, TTL: v1alpha1.DefaultTTL, Autopath: c.Autopath, LocalNames: c.Local, AnswerProbe: answerProbe,
-		MaxConnections: c.Limits.MaxConnections, MaxClientConnections: c.Limits.MaxClientConnections,
-		Limits: dnsserver.Limits{
-			MaxConcurrent: c.Limits.MaxConcurrent, ClusterShare: c.Limits.ClusterShare,
-			ReverseShare: c.Limits.ReverseShare, SearchShare: c.Limits.SearchShare,
-			SearchRate: c.Limits.SearchRate, SearchBurst: c.Limits.SearchBurst,
-			MaxTCPQueries: c.Limits.MaxTCPQueries, MaxConnectionQueries: c.Limits.MaxConnectionQueries,
-			MaxReplyOctets: c.Limits.MaxReplyMiB << 20, MaxClientReplyOctets: c.Limits.MaxClientReplyMiB << 20,
-		},
-	}, cache.Config{MaxEntries: c.Limits.MaxCacheEntries, MaxBytes: c.Limits.MaxCacheMiB << 20}, register, log)
+		Limits: c.ServerLimits,
+	}, c.ServerLimits.CacheConfig(), register, log)
 }
 
 // logShutdown logs that ctx has ended.

@@ -48,7 +48,7 @@
 //
 // A name outside the cluster continues from Server.answer in forward.go: Server.forward copies a
 // cache hit in wire form. Without a hit, sendLater returns a function that waits, Server.admit in
-// slots.go takes a slot for it, and reader.replyLater calls it in another goroutine. In that
+// limits.go takes a slot for it, and reader.replyLater calls it in another goroutine. In that
 // goroutine Server.ask (forward.go) sends the query, and caches the reply.
 //
 // The answers of Server.ask and most others have records (zone_records.go, walk.go), which
@@ -64,9 +64,9 @@
 //     subqueries, and one more if a stale answer can be the reply before the wait ends;
 //   - one for each prefetch.
 //
-// The number of goroutines is bounded: slots.go limits the waiting queries of each kind,
-// streams.go the connections, tcp_limits.go their queries and the octets of their replies,
-// search_limit.go the queries that search lists cause, and budget.go the share of one client.
+// The number of goroutines is bounded: each limiter (limiter.go) divides slots among clients, for
+// the queries that wait (limits.go), the TCP connections, and the replies over TCP that their clients
+// have not read (streams.go).
 //
 // The API of this package may change in any release.
 package dnsserver

@@ -132,20 +132,20 @@ const (
 	reverseV6 fqdn.Name = "\x03ip6\x04arpa\x00"
 )
 
-// budgetFor returns the kind of the budget of a query that is forwarded for a name.
-func (to destination) budgetFor(name fqdn.Name) budgetKind {
+// kindOf returns the kind of the budget of a query that is forwarded for a name.
+func (to destination) kindOf(name fqdn.Name) queryKind {
 	if to.expand {
-		return budgetSearch
+		return kindSearch
 	}
 	if to.cluster {
-		return budgetCluster
+		return kindCluster
 	}
 	for _, zone := range []fqdn.Name{reverseV4, reverseV6} {
 		if _, ok := name.Within(zone); ok {
-			return budgetReverse
+			return kindReverse
 		}
 	}
-	return budgetOther
+	return kindPlain
 }
 
 // stubFor returns the longest stub domain that contains the name, or else the upstream servers. Of
@@ -186,7 +186,7 @@ func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 	s.metrics.cacheLookups[hit.State].Inc()
 	if hit.State == cache.Expiring {
 		copied := q.clone()
-		s.prefetch(ctx, q.client, to.budgetFor(q.name), func(ctx context.Context) { s.ask(ctx, copied, to) })
+		s.prefetch(ctx, q.client, to.kindOf(q.name), func(ctx context.Context) { s.ask(ctx, copied, to) })
 	}
 	if hit.NoData() && !s.mayReplyNoData(q, to) {
 		return s.confirmLater(q, to, &hit)
@@ -214,7 +214,7 @@ func (q *query) cacheKey(searchKey []byte) cache.Question {
 // waits. stale returns the answer if they fail; nil: there is none.
 func (s *Server) sendLater(q *query, to destination, stale func() answer) result {
 	wait := func(ctx context.Context) answer { return s.confirmNoData(ctx, q, to, s.ask(ctx, q, to)) }
-	return result{wait: wait, budgetKind: to.budgetFor(q.name), stale: stale}
+	return result{wait: wait, kind: to.kindOf(q.name), stale: stale}
 }
 
 // forwardIterative answers a query without RD: with a fresh answer of the cache, or else REFUSED,
@@ -223,11 +223,11 @@ func (s *Server) sendLater(q *query, to destination, stale func() answer) result
 func (s *Server) forwardIterative(q *query, to destination, buf []byte) result {
 	hit := s.cfg.Cache.Peek(q.cacheKey(to.searchKey), q.received)
 	s.metrics.cacheLookups[hit.State].Inc()
-	kind := to.budgetFor(q.name)
+	kind := to.kindOf(q.name)
 	switch {
 	case hit.State == cache.Fresh:
 		return result{answer: q.cachedAnswer(&hit, fromCache, buf)}
-	case kind == budgetCluster:
+	case kind == kindCluster:
 		return s.sendLater(q, to, nil)
 	}
 	return result{answer: s.refuse(kind, refusedRecursion)}
@@ -267,7 +267,7 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 	if to.expand {
 		exchange = func(ctx context.Context, m *dns.Msg) (*dns.Msg, error) { return s.askExpander(ctx, q, m, to) }
 	}
-	m, begin, kind := q.message(), time.Now(), to.budgetFor(q.name)
+	m, begin, kind := q.message(), time.Now(), to.kindOf(q.name)
 	reply, err := exchange(ctx, m)
 	if reason, ok := errors.AsType[refusalReason](err); ok { // from askExpander, and counted already
 		return refusedAnswer(reason)

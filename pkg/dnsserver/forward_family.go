@@ -61,7 +61,7 @@ func (s *Server) confirmLater(q *query, to destination, hit *cache.Hit) result {
 		}
 		return a
 	}
-	return result{wait: wait, budgetKind: to.budgetFor(q.name)}
+	return result{wait: wait, kind: to.kindOf(q.name)}
 }
 
 // confirmNoData returns the answer a to q. If a is NODATA for one address family, it resolves the

@@ -50,7 +50,7 @@ func TestForward_HeldRecords(t *testing.T) {
 				s := newServer(t, smallCluster, Config{Upstream: func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
 					return replyExcept(ctx, q, tt.silent, tt.edit)
 				}})
-				before := heap()
+				before := liveHeap()
 				var sent sync.WaitGroup
 				for i := range queries {
 					packet := mustPack(t, parseQuery(strings.ReplaceAll(tt.query, "%d", fmt.Sprint(i)), true))
@@ -61,7 +61,7 @@ func TestForward_HeldRecords(t *testing.T) {
 					})
 				}
 				synctest.Wait()
-				held := heap() - before - s.cfg.Cache.Stats().Bytes
+				held := liveHeap() - before - s.cfg.Cache.Stats().Bytes
 				if waiting.Load() != queries || held > limit {
 					t.Errorf("%d queries wait and hold %d kB, want %d and at most %d kB", waiting.Load(), held>>10, queries, limit>>10)
 				}
@@ -92,13 +92,13 @@ func TestForward_HeldStale(t *testing.T) {
 		ask()
 		time.Sleep(301 * time.Second)
 		silent = dns.TypeA
-		before := heap()
+		before := liveHeap()
 		var sent sync.WaitGroup
 		for range queries {
 			sent.Go(ask)
 		}
 		synctest.Wait()
-		if held := heap() - before; held > limit {
+		if held := liveHeap() - before; held > limit {
 			t.Errorf("%d queries hold %d kB, want at most %d kB", queries, held>>10, limit>>10)
 		}
 		sent.Wait()
@@ -141,8 +141,8 @@ func replyExcept(ctx context.Context, q *dns.Msg, silent uint16, edit func(*dns.
 	return m, nil
 }
 
-// heap returns the octets of reachable memory.
-func heap() int {
+// liveHeap returns the octets of reachable memory.
+func liveHeap() int {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)

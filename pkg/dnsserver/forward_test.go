@@ -249,14 +249,14 @@ func TestForward_RefusedExpansion(t *testing.T) {
 	if !q.parse(mustPack(t, parseQuery("www.example. A", true))) {
 		t.Fatal("not a query")
 	}
-	refuse := func(context.Context, *dns.Msg) (*dns.Msg, error) { return nil, refusedClient }
+	refuse := func(context.Context, *dns.Msg) (*dns.Msg, error) { return nil, refusedLimit }
 	to := destination{forwarding: new(Forwarding), exchange: refuse}
-	if a := s.ask(t.Context(), q, to); a.refused != refusedClient || a.rcode != dns.RcodeServerFailure {
+	if a := s.ask(t.Context(), q, to); a.refused != refusedLimit || a.rcode != dns.RcodeServerFailure {
 		t.Errorf("%+v", a)
 	}
 	for kind, counts := range s.metrics.refusals {
-		if n := testutil.ToFloat64(counts[refusedClient]); n > 0 {
-			t.Errorf("%v: counted %v times", budgetKind(kind), n)
+		if n := testutil.ToFloat64(counts[refusedLimit]); n > 0 {
+			t.Errorf("%v: counted %v times", queryKind(kind), n)
 		}
 	}
 }

@@ -178,18 +178,15 @@ func (c *candidateLookup) await(ctx, walkCtx context.Context, name fqdn.Name, al
 	}
 }
 
-// admit is Server.admit for a subquery for a candidate, within the limits of the walk and of the
-// client. Subqueries of a node cache for names of the cluster zone do not count for maxSubqueries:
-// the cluster DNS has their answers in memory.
+// admit is Server.admit for a subquery for a candidate, within the limit of the walk. Subqueries of a
+// node cache for names of the cluster zone do not count for maxSubqueries: the cluster DNS has their
+// answers in memory.
 func (c *candidateLookup) admit(name fqdn.Name, r result) (a answer, wait func(context.Context) answer) {
-	switch {
-	case !c.isCluster(name) && c.outsideSubqueries.Add(1) > maxSubqueries:
-		return c.s.refuse(budgetSearch, refusedSubqueries), nil
-	case !c.s.subqueryRate.removeToken(c.q.client):
-		return c.s.refuse(budgetSearch, refusedRate), nil
+	if !c.isCluster(name) && c.outsideSubqueries.Add(1) > maxSubqueries {
+		return c.s.refuse(kindSearch, refusedSubqueries), nil
 	}
 	c.forwarded.Add(1)
-	r.budgetKind = budgetSearch
+	r.kind = kindSearch
 	return c.s.admit(c.q.client, r)
 }
 

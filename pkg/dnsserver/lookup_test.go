@@ -180,6 +180,7 @@ func TestWalk_ExtendedErrors(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			return nil, errUnreachable
 		}
+		const most = DefaultMaxQueries - 3*DefaultMaxQueries/32 // without the reserves of other kinds
 		tests := []struct {
 			cluster  string
 			upstream Exchange
@@ -191,13 +192,13 @@ func TestWalk_ExtendedErrors(t *testing.T) {
 			{"loaded", unreachable, 0, dns.ExtendedErrorCodeNetworkError, "no upstream server answered"},
 			{"loaded", slow, 0, dns.ExtendedErrorCodeNoReachableAuthority, "timeout while expanding the search list"},
 			{"loaded", nil, 0, dns.ExtendedErrorCodeNotAuthoritative, "no upstream server is configured"},
-			{"loaded", unreachable, 1023, extendedLimit, "too many queries are waiting for other servers"},
+			{"loaded", unreachable, most - 1, extendedLimit, "too many queries are waiting for other servers"},
 			{"service shop/web external=a.example\nloaded", unreachable, 0,
 				dns.ExtendedErrorCodeNoReachableAuthority, "resolving the target of the ExternalName Service failed"},
 		}
 		for _, tt := range tests {
 			s := newServer(t, tt.cluster, Config{Upstream: tt.upstream})
-			takeSlots(s.slotPools[budgetSearch].budget, tt.inFlight)
+			takeSlots(s.queries, tt.inFlight)
 			m := exchangeDirect(t, s, newQuery(autopathName("web", "shop"), dns.TypeA))
 			ede, ok := m.IsEdns0().Option[0].(*dns.EDNS0_EDE)
 			if m.Rcode != dns.RcodeServerFailure || !ok || ede.InfoCode != tt.code || ede.ExtraText != tt.text {
@@ -237,13 +238,12 @@ func TestWalk_HeaderFlags(t *testing.T) {
 	}
 }
 
-// takeSlots takes n slots for n clients.
-func takeSlots(b *budget, n int) (grants []grant) {
+// takeSlots takes n slots for search lists of n clients.
+func takeSlots(l *limiter, n int) (slots []*slot) {
 	for i := range n {
-		g, _ := b.acquire(clientAddr(i), 1)
-		grants = append(grants, g)
+		slots = append(slots, l.admit(clientAddr(i), kindSearch, time.Now()))
 	}
-	return grants
+	return slots
 }
 
 // TestWalk_Limit: the number of queries that walks send at the same time is limited. A walk above
@@ -252,23 +252,22 @@ func TestWalk_Limit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestServer(t, "loaded", Config{Upstream: parseRecords(t, "web.corp.example. 300 IN A 192.0.2.1").exchange,
 			Autopath: Autopath{HostSuffixes: []fqdn.Name{mustName(t, "corp.example")}}})
+		const limit = DefaultMaxQueries - 3*DefaultMaxQueries/32 // without the reserves of other kinds
 		for _, tt := range []struct {
 			inFlight, cached int
 			rcode            int
-		}{{1024, 0, dns.RcodeServerFailure}, {1023, 0, dns.RcodeServerFailure}, {1024 - 100, 1, dns.RcodeSuccess}} {
+		}{{limit, 0, dns.RcodeServerFailure}, {limit - 1, 0, dns.RcodeServerFailure}, {limit - 100, 1, dns.RcodeSuccess}} {
 			s.SetForwarding(*s.forwarding.Load()) // clears the cache
-			grants := takeSlots(s.slotPools[budgetSearch].budget, tt.inFlight)
+			slots := takeSlots(s.queries, tt.inFlight)
 			if m := exchangeDirect(t, s.Server, newQuery(autopathName("web", "shop"), dns.TypeA)); m.Rcode != tt.rcode {
 				t.Errorf("with %d queries in flight: got %v, want %s", tt.inFlight, m, dns.RcodeToString[tt.rcode])
 			}
 			s.running.Wait()
-			if got := s.slotPools[budgetSearch].inUse(); got != tt.inFlight || s.cache.Stats().Entries != tt.cached {
+			if got := s.queries.inUse(); got != tt.inFlight || s.cache.Stats().Entries != tt.cached {
 				t.Errorf("after the walk %d queries are in flight, %d answers cached, want %d and %d",
 					got, s.cache.Stats().Entries, tt.inFlight, tt.cached)
 			}
-			for i := range grants {
-				grants[i].release()
-			}
+			releaseAll(slots...)
 		}
 		s.expectFree(t)
 	})
@@ -326,11 +325,10 @@ dnsconfigurer_dns_autopath_questions_bucket{le="99"} 6
 dnsconfigurer_dns_autopath_questions_bucket{le="+Inf"} 6
 dnsconfigurer_dns_autopath_questions_sum 6
 dnsconfigurer_dns_autopath_questions_count 6
-# HELP dnsconfigurer_dns_autopath_ignored_total SearchPaths options that were ignored, by reason (source, malformed, length, rate).
+# HELP dnsconfigurer_dns_autopath_ignored_total SearchPaths options that were ignored, by reason (source, malformed, length).
 # TYPE dnsconfigurer_dns_autopath_ignored_total counter
 dnsconfigurer_dns_autopath_ignored_total{reason="length"} 0
 dnsconfigurer_dns_autopath_ignored_total{reason="malformed"} 0
-dnsconfigurer_dns_autopath_ignored_total{reason="rate"} 0
 dnsconfigurer_dns_autopath_ignored_total{reason="source"} 1
 `
 	err := testutil.GatherAndCompare(registry, strings.NewReader(want), "dnsconfigurer_dns_autopath_expansions_total",

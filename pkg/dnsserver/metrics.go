@@ -42,7 +42,7 @@ type metrics struct {
 	partial      prometheus.Counter
 	sendWaits    prometheus.Counter
 	cacheLookups [cache.Failing + 1]prometheus.Counter
-	refusals     [numBudgetKinds][numRefusals]prometheus.Counter
+	refusals     [numKinds][numRefusals]prometheus.Counter
 	autopath     autopathMetrics
 
 	partialLogged atomic.Int64 // time of the last warning about an RRset that did not fit, in Unix nanoseconds
@@ -86,15 +86,15 @@ func newAutopathMetrics() autopathMetrics {
 		}),
 		ignored: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_autopath_ignored_total",
-			Help: "SearchPaths options that were ignored, by reason (source, malformed, length, rate).",
+			Help: "SearchPaths options that were ignored, by reason (source, malformed, length).",
 		}, []string{"reason"}),
 		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_autopath_sent_total",
-			Help: "Search lists sent to the cluster DNS server, by result: expanded, silent (it " +
-				"ignored the option, or refused a query, and the node cache expanded the list itself) or failed.",
+			Help: "Search lists sent to the cluster DNS server, by result: expanded, silent (it ignored the option), " +
+				"refused (it is at a limit) or failed. After silent and refused the node cache expands the list itself.",
 		}, []string{"result"}),
 	}
-	for _, result := range []string{sentExpanded, sentIgnored, sentFailed} {
+	for _, result := range []string{sentExpanded, sentIgnored, sentRefused, sentFailed} {
 		m.sent.WithLabelValues(result)
 	}
 	for _, by := range []string{byName, byOption} {
@@ -102,7 +102,7 @@ func newAutopathMetrics() autopathMetrics {
 			m.expansions.WithLabelValues(by, o.String())
 		}
 	}
-	for _, reason := range []string{reasonSource, reasonMalformed, reasonLength, reasonRate} {
+	for _, reason := range []string{reasonSource, reasonMalformed, reasonLength} {
 		m.ignored.WithLabelValues(reason)
 	}
 	return m
@@ -110,7 +110,7 @@ func newAutopathMetrics() autopathMetrics {
 
 // newMetrics returns the metrics, registered with r unless that is nil. Only a node cache
 // sends search lists and has the metric of their results.
-func newMetrics(r prometheus.Registerer, c *cache.Cache, all slotPools, nodeCache bool) *metrics {
+func newMetrics(r prometheus.Registerer, c *cache.Cache, queries *limiter, nodeCache bool) *metrics {
 	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "dnsconfigurer_dns_query_duration_seconds", Help: "Time from the arrival of a query to its reply, by source of the answer.",
 		Buckets: []float64{.00001, .0001, .001, .01, .1, 1, 5},
@@ -121,9 +121,9 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, all slotPools, nodeCach
 	}, []string{"state"})
 	refusals := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dnsconfigurer_dns_refusals_total",
-		Help: "Queries that were not sent to other servers, or given up, by budget " +
+		Help: "Queries that were not sent to other servers, or given up, by kind of name " +
 			"(cluster, reverse, search, and plain for all other names) and reason " +
-			"(budget, client, loop, no_servers, recursion, rate, questions, replaced, upstream, resources).",
+			"(budget, loop, no_servers, recursion, questions, replaced, upstream, resources).",
 	}, []string{"budget", "reason"})
 	m := &metrics{
 		queries: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -155,13 +155,13 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, all slotPools, nodeCach
 		m.cacheLookups[state] = lookups.WithLabelValues(cache.State(state).String())
 	}
 	for kind := range m.refusals {
-		for reason := refusedBudget; reason < numRefusals; reason++ {
-			m.refusals[kind][reason] = refusals.WithLabelValues(budgetKind(kind).String(), reason.String())
+		for reason := refusedLimit; reason < numRefusals; reason++ {
+			m.refusals[kind][reason] = refusals.WithLabelValues(queryKind(kind).String(), reason.String())
 		}
 	}
 	if r != nil {
 		r.MustRegister(m.queries, duration, m.panics, m.dropped, m.sendWaits, lookups, refusals)
-		r.MustRegister(slotStats(all)...)
+		r.MustRegister(slotStats(queries)...)
 		r.MustRegister(cacheStats(c)...)
 		r.MustRegister(m.autopath.expansions, m.autopath.candidates, m.autopath.forwarded, m.autopath.ignored)
 		if nodeCache {
@@ -188,16 +188,17 @@ func cacheStats(c *cache.Cache) []prometheus.Collector {
 	}
 }
 
-// slotStats returns the gauges of the budgets.
-func slotStats(all slotPools) (list []prometheus.Collector) {
-	for kind, b := range all {
-		labels := prometheus.Labels{"budget": budgetKind(kind).String()}
+// slotStats returns the gauges of the queries that wait for other servers.
+func slotStats(queries *limiter) []prometheus.Collector {
+	list := []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "dnsconfigurer_dns_slots_limit", Help: "Queries of all kinds that may wait for other servers.",
+	}, func() float64 { return float64(queries.limit) })}
+	for kind := range numKinds {
 		list = append(list, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "dnsconfigurer_dns_slots_in_use",
-			Help: "Queries that wait for other servers, by budget: plain, cluster, reverse or search.", ConstLabels: labels,
-		}, func() float64 { return float64(b.inUse()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "dnsconfigurer_dns_slots_limit", Help: "Queries that may wait for other servers, by budget.", ConstLabels: labels,
-		}, func() float64 { return float64(b.limit) }))
+			Name:        "dnsconfigurer_dns_slots_in_use",
+			Help:        "Queries that wait for other servers, by kind of name: plain, cluster, reverse or search.",
+			ConstLabels: prometheus.Labels{"budget": kind.String()},
+		}, func() float64 { return float64(queries.inUseBy(kind)) }))
 	}
 	return list
 }

@@ -20,12 +20,10 @@ type refusalReason uint8
 
 const (
 	notRefused        refusalReason = iota
-	refusedBudget                   // the budget has too little left
-	refusedClient                   // the client would hold more than its share
+	refusedLimit                    // no slot is free, and none may be replaced
 	refusedLoop                     // all servers are in a forwarding loop
 	refusedNoServers                // the list of servers is empty
 	refusedRecursion                // the client did not set RD
-	refusedRate                     // the client's search lists cause too many queries
 	refusedSubqueries               // the search list needs too many queries
 	refusedReplaced                 // the query had waited, and lost its slot to another one
 	refusedUpstream                 // the server that was asked, such as the cluster DNS, refused the query at a limit
@@ -33,11 +31,10 @@ const (
 	numRefusals
 )
 
-// String returns the reason as a label of metrics. The label of refusedSubqueries is older than the
-// constant, and stays for existing alerts.
+// String returns the reason as a label of metrics. The labels of refusedLimit and refusedSubqueries are
+// older than the constants, and stay for existing alerts.
 func (r refusalReason) String() string {
-	return [...]string{"not_refused", "budget", "client", "loop", "no_servers", "recursion", "rate", "questions", "replaced",
-		"upstream", "resources"}[r]
+	return [...]string{"not_refused", "budget", "loop", "no_servers", "recursion", "questions", "replaced", "upstream", "resources"}[r]
 }
 
 // allowsFallback reports whether a client that can try the candidates of a search list itself
@@ -48,9 +45,9 @@ func (r refusalReason) allowsFallback() bool { return r != notRefused && r != re
 // Error returns the text for clients.
 func (r refusalReason) Error() string {
 	return [...]string{
-		"", "too many queries are waiting for other servers", "too many queries of this client are waiting for other servers",
+		"", "too many queries are waiting for other servers",
 		"the upstream servers send queries back to this server", "no upstream server is known", "recursion is not desired",
-		"the search lists of this client cause too many queries", "the search list needs too many queries",
+		"the search list needs too many queries",
 		"no reply yet, and too many queries are waiting for other servers",
 		"the server that was asked is at a limit", "no file descriptor or memory for a query",
 	}[r]
@@ -89,7 +86,7 @@ func refusalOf(err error) refusalReason {
 }
 
 // refuse counts a refused query and returns the answer.
-func (s *Server) refuse(kind budgetKind, r refusalReason) answer {
+func (s *Server) refuse(kind queryKind, r refusalReason) answer {
 	s.metrics.refusals[kind][r].Inc()
 	return refusedAnswer(r)
 }
@@ -98,7 +95,7 @@ func (s *Server) refuse(kind budgetKind, r refusalReason) answer {
 func refusedAnswer(r refusalReason) answer {
 	code := dns.ExtendedErrorCodeOther
 	switch r {
-	case refusedBudget, refusedClient, refusedRate, refusedReplaced, refusedUpstream, refusedResources:
+	case refusedLimit, refusedReplaced, refusedUpstream, refusedResources:
 		code = extendedLimit
 	case refusedNoServers, refusedLoop:
 		code = dns.ExtendedErrorCodeNoReachableAuthority

@@ -20,9 +20,9 @@ type result struct {
 	// wait is nil if the answer is complete. Otherwise it waits for other servers. The
 	// caller of wait must hold a slot. Subqueries for an alias target or the other address
 	// family use the same slot. Those of an expansion have their own.
-	wait       func(context.Context) answer
-	budgetKind budgetKind
-	stale      func() answer // from the cache, if wait fails or takes too long; nil: there is none
+	wait  func(context.Context) answer
+	kind  queryKind
+	stale func() answer // from the cache, if wait fails or takes too long; nil: there is none
 }
 
 // then applies f to the answer, now or when it is available.
@@ -30,7 +30,7 @@ func (r result) then(f func(answer) answer) result {
 	if r.wait == nil {
 		return result{answer: f(r.answer)}
 	}
-	next := result{budgetKind: r.budgetKind, wait: func(ctx context.Context) answer { return f(r.wait(ctx)) }}
+	next := result{kind: r.kind, wait: func(ctx context.Context) answer { return f(r.wait(ctx)) }}
 	if r.stale != nil {
 		next.stale = func() answer { return f(r.stale()) }
 	}

@@ -25,6 +25,13 @@ const DefaultAutopathSuffix fqdn.Name = "\x02ap\x03k8s\x02io\x00"
 // cluster's, and musl those of a line of at most 254 characters.
 const MaxHostSuffixes = 8
 
+// maxSubqueries is the largest number of queries for names outside the cluster zone that one
+// expansion causes: one of type A for each of MaxHostSuffixes and for the bare name, and one of
+// another type for the name that is found (see lookupTypes). More are refused. More are needed only
+// if candidates exist without A records, or for a type such as MX of a name that has only AAAA
+// records.
+const maxSubqueries = MaxHostSuffixes + 2
+
 // Autopath configures the expansion of search lists. The zero value has all defaults.
 type Autopath struct {
 	// Suffix is the autopath domain, below which names are expanded; "":
@@ -84,7 +91,6 @@ const (
 	reasonSource    = "source"    // the client is not allowed to use the option
 	reasonMalformed = "malformed" // the value is invalid, or there are several options
 	reasonLength    = "length"    // more than MaxHostSuffixes domains outside the cluster zone
-	reasonRate      = "rate"      // the client's search lists cause too many queries
 )
 
 // expandSearch answers queries with a search list, and all names of the autopath zone. ok is
@@ -143,9 +149,6 @@ func (s *Server) expandName(ctx context.Context, q *query, kind autopath.Kind, r
 
 // walkName answers q, whose name is an autopath name, with the result of a walk.
 func (s *Server) walkName(ctx context.Context, q *query, candidates []fqdn.Name, snapshot *zone.Snapshot) result {
-	if s.subqueryRate.exhausted(q.client) {
-		return result{answer: s.refuse(budgetSearch, refusedRate)}
-	}
 	return s.walkCandidates(ctx, q, byName, candidates, snapshot, func(lr lookupResult) answer {
 		a, ttl := s.walkAnswer(q, lr), s.negativeTTL(snapshot)
 		if lr.outcome != found {
@@ -229,10 +232,6 @@ func (s *Server) searchPaths(q *query, value []byte, count int) []fqdn.Name {
 	}
 	if s.countOutside(paths) > MaxHostSuffixes {
 		s.metrics.autopath.ignored.WithLabelValues(reasonLength).Inc()
-		return nil
-	}
-	if s.subqueryRate.exhausted(q.client) {
-		s.metrics.autopath.ignored.WithLabelValues(reasonRate).Inc()
 		return nil
 	}
 	return paths

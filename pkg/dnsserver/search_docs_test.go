@@ -53,10 +53,6 @@ func TestSearch_AgreesWithDocs(t *testing.T) {
 		fmt.Sprintf("| host suffixes of a server, and domains outside the cluster in the option | %d |", MaxHostSuffixes),
 		fmt.Sprintf("| time limit of an expansion | %v |", WalkTimeout),
 		fmt.Sprintf("| upstream queries of one expansion | %d |", maxSubqueries),
-		fmt.Sprintf("| upstream queries per second for the search lists of one client | %d, and %d at once:",
-			DefaultSearchRate, DefaultSearchBurst),
-		fmt.Sprintf("| upstream queries of all expansions at once | %d, on a node cache %d |",
-			DefaultMaxConcurrent*DefaultSearchShare/100, DefaultNodeMaxConcurrent*DefaultSearchShare/100),
 	} {
 		expectInPage("a limit", row)
 	}

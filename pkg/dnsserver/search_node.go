@@ -19,7 +19,8 @@ import (
 // "result".
 const (
 	sentExpanded = "expanded" // the reply echoes the option
-	sentIgnored  = "silent"   // the reply is for the bare name alone, or SERVFAIL because a subquery was refused
+	sentIgnored  = "silent"   // the reply is for the bare name alone
+	sentRefused  = "refused"  // a subquery was refused at a limit of the cluster DNS server
 	sentFailed   = "failed"   // no reply
 )
 
@@ -31,9 +32,8 @@ const (
 // The caller caches the reply under the autopath name and the host suffixes, which together
 // determine the search list.
 //
-// All pods of the node are one client of the cluster DNS server. If one of them uses up the share
-// of the node, replies have no echo, and the node cache expands the lists within the share of each
-// pod.
+// All pods of the node are one client of the cluster DNS server. If the cluster DNS server is at a limit,
+// its reply has no echo, and the node cache expands the list with its own slots.
 func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, to destination) (*dns.Msg, error) {
 	snapshot := s.cfg.Zone.Snapshot()
 	_, request := s.autopath.Parse(q.name)
@@ -64,9 +64,13 @@ func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, to desti
 	return a.replyTo(m), nil
 }
 
-// recordIgnored counts a reply without the echo, and logs it as a configuration error. It does not
-// log SERVFAIL: the cluster DNS server may have refused a subquery of the expansion.
+// recordIgnored counts a reply without the echo. It logs one that was not refused at a limit as a
+// configuration error.
 func (s *Server) recordIgnored(reply *dns.Msg) {
+	if isLimitFailure(reply) {
+		s.metrics.autopath.sent.WithLabelValues(sentRefused).Inc()
+		return
+	}
 	s.metrics.autopath.sent.WithLabelValues(sentIgnored).Inc()
 	if reply.Rcode == dns.RcodeServerFailure {
 		return

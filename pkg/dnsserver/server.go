@@ -4,7 +4,6 @@
 package dnsserver
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,16 +40,6 @@ type Config struct {
 
 	Autopath   Autopath   // the zero value: the defaults
 	LocalNames LocalNames // the zero value: none
-
-	// MaxConnections is the largest number of open TCP connections. At this limit a new
-	// connection replaces an idle one. If none is idle, the new connection is closed. 0:
-	// DefaultMaxConnections.
-	MaxConnections int
-
-	// MaxClientConnections is the largest number of open TCP connections of one client, an
-	// address. At this limit a new connection replaces an idle one of the client. 0:
-	// DefaultMaxClientConnections.
-	MaxClientConnections int
 
 	// Limits bound what clients can use of the server. The zero value: the defaults.
 	Limits Limits
@@ -92,13 +81,13 @@ type Config struct {
 // servers, even if the stub domain is within the cluster zone or a local zone. The same holds
 // for the targets of aliases and for candidates. The autopath domain wins over all stub domains.
 type Server struct {
-	cfg          Config
-	autopath     autopath.Zone
-	primary      fqdn.Name // MNAME of the SOA records
-	log          *slog.Logger
-	metrics      *metrics
-	slotPools    slotPools
-	streamLimits streamLimits
+	cfg      Config
+	autopath autopath.Zone
+	primary  fqdn.Name // MNAME of the SOA records
+	log      *slog.Logger
+	metrics  *metrics
+	queries  *limiter // of the queries that wait for other servers
+	streams  *streams
 
 	nodeCache bool
 
@@ -107,7 +96,6 @@ type Server struct {
 	running      sync.WaitGroup             // queries in flight, and prefetches of the cache
 
 	receiveDrops   receiveDrops
-	subqueryRate   *subqueryRate
 	replies        replyCache
 	local          localZones
 	logIgnoredOnce sync.Once // for the warning that the cluster DNS ignores search lists
@@ -122,14 +110,8 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Domain == "" || cfg.Domain == fqdn.Root {
 		return nil, errors.New("no cluster domain configured: set Config.Domain to a domain below the root")
 	}
-	if cfg.MaxConnections < 0 {
-		return nil, fmt.Errorf("MaxConnections %d: want 0 or more", cfg.MaxConnections)
-	}
-	if cfg.MaxClientConnections < 0 {
-		return nil, fmt.Errorf("MaxClientConnections %d: want 0 or more", cfg.MaxClientConnections)
-	}
 	nodeCache := cfg.Zone == nil
-	if err := cfg.Limits.setDefaults(nodeCache); err != nil {
+	if err := cfg.Limits.setDefaults(); err != nil {
 		return nil, fmt.Errorf("limits: %w", err)
 	}
 	if nodeCache {
@@ -145,11 +127,10 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, autopath: autopathZone, primary: zone.PrimaryName(cfg.Domain), log: log,
-		slotPools: newSlotPools(cfg.Limits), streamLimits: newStreamLimits(cfg.Limits, cfg.Register), nodeCache: nodeCache,
-		local:        newLocalZones(cfg.LocalNames),
-		subqueryRate: newSubqueryRate(cfg.Limits.SearchRate, cfg.Limits.SearchBurst),
+		queries: newQueryLimiter(cfg.Limits), streams: newStreams(cfg.Limits, cfg.Register), nodeCache: nodeCache,
+		local: newLocalZones(cfg.LocalNames),
 	}
-	s.metrics = newMetrics(cfg.Register, cfg.Cache, s.slotPools, nodeCache)
+	s.metrics = newMetrics(cfg.Register, cfg.Cache, s.queries, nodeCache)
 	if cfg.Register != nil {
 		cfg.Register.MustRegister(s.receiveDrops.collector())
 	}
@@ -172,10 +153,8 @@ func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 	for _, conn := range sockets.udp {
 		serving.Go(func() { errs <- s.serveUDP(work, conn) })
 	}
-	streams := newStreams(cmp.Or(s.cfg.MaxConnections, DefaultMaxConnections),
-		cmp.Or(s.cfg.MaxClientConnections, DefaultMaxClientConnections))
 	for _, l := range sockets.tcp {
-		serving.Go(func() { errs <- s.serveTCP(work, l, streams) })
+		serving.Go(func() { errs <- s.serveTCP(work, l) })
 	}
 	var err error
 	select {
@@ -187,10 +166,10 @@ func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 		}
 	}
 	sockets.stopReading()
-	streams.stopReading()
+	s.streams.stopReading()
 	drainTimer := time.AfterFunc(s.cfg.Drain, func() {
 		cancel()
-		streams.close()
+		s.streams.close()
 	})
 	serving.Wait()
 	s.running.Wait()

@@ -113,12 +113,12 @@ func (s *testServer) gauge(t testing.TB, metric, budget string) int {
 // expectFree fails the test unless no slot is in use.
 func (s *testServer) expectFree(t *testing.T) {
 	t.Helper()
-	for w, b := range s.slotPools {
-		if n := s.gauge(t, "dnsconfigurer_dns_slots_in_use", budgetKind(w).String()); n != 0 {
-			t.Errorf("%d slots of %v are in use", n, budgetKind(w))
+	for kind := range numKinds {
+		if n := s.gauge(t, "dnsconfigurer_dns_slots_in_use", kind.String()); n != 0 {
+			t.Errorf("%d slots of %v are in use", n, kind)
 		}
-		expectUnused(t, b.budget)
 	}
+	expectUnused(t, s.queries)
 }
 
 // newNode returns a node cache with servers for the cluster, and servers for everything else.
@@ -131,8 +131,8 @@ func newNode(t *testing.T, cluster, other Exchange) *testServer {
 
 var otherPod = netip.MustParseAddr("10.244.1.8")
 
-// TestSlots_SearchLists: search lists of silent domains take no slot of plain names, whether
-// their client is the same or not, and leave room for the lists of others.
+// TestSlots_SearchLists: search lists of silent domains delay no plain names, whether their client is
+// the same or not, and leave room for the lists of others.
 func TestSlots_SearchLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestServer(t, "loaded", Config{Upstream: silentFor(t, "dead")})
@@ -141,16 +141,17 @@ func TestSlots_SearchLists(t *testing.T) {
 			lists = append(lists, fmt.Sprintf("d%d.dead.example", i))
 		}
 		var flood, plain, others pending
-		for i := range 200 {
+		for i := range 2000 {
 			flood = append(flood,
 				sendQuery(t, s.Server, podAddr, newQuery(fmt.Sprintf("w%d.example.", i), dns.TypeA, strings.Join(lists, ","))))
 		}
 		synctest.Wait()
-		if n, limit := s.gauge(t, "dnsconfigurer_dns_slots_in_use", "search"),
-			s.gauge(t, "dnsconfigurer_dns_slots_limit", "search"); limit != 1024 || n == 0 || n > limit*2/5 {
-			t.Errorf("one client has %d of %d slots for search lists", n, limit)
+		if n := s.gauge(t, "dnsconfigurer_dns_slots_in_use", "search"); n < 3000 {
+			t.Errorf("search lists have %d slots: the test does not reach the limit", n)
 		}
-		plain.send(t, s.Server, podAddr, 100, "a", "example.", dns.TypeA)
+		plain.send(t, s.Server, podAddr, 50, "a", "example.", dns.TypeA) // of the reserve for plain names
+		time.Sleep(replaceAfter)
+		plain.send(t, s.Server, podAddr, 100, "c", "example.", dns.TypeA)
 		plain.send(t, s.Server, otherPod, 100, "b", "example.", dns.TypeA)
 		expectRcodes(t, "plain names", plain, "NOERROR")
 		others = append(others, sendQuery(t, s.Server, otherPod, newQuery("www.", dns.TypeA, "example")))
@@ -158,37 +159,34 @@ func TestSlots_SearchLists(t *testing.T) {
 		flood.rcodes()
 		s.running.Wait() // queries outlive their walk
 		s.expectFree(t)
-		if n := s.counterSum(t, "dnsconfigurer_dns_refusals_total", "budget=search", "reason=client"); n == 0 {
-			t.Error("no rejection was counted")
+		if n := s.counterSum(t, "dnsconfigurer_dns_refusals_total", "budget=search", "reason=budget"); n == 0 {
+			t.Error("no refusal was counted")
 		}
 	})
 }
 
-// TestSlots_PlainNames: the names of one client that no server answers leave slots to others.
-// The names that were refused are not cached.
+// TestSlots_PlainNames: the names of one client that no server answers leave slots to others, and
+// after 200 ms to other names of the client itself. The names that were refused are not cached.
 func TestSlots_PlainNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		silent := "hang"
-		s := newTestServer(t, "loaded", Config{Upstream: func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
-			return silentFor(t, silent)(ctx, q)
-		}})
-		var flood, refused, others pending
-		flood.send(t, s.Server, podAddr, 1017, "w", "hang.example.", dns.TypeA) // all of its share
+		s := newTestServer(t, "loaded", Config{Upstream: silentFor(t, "hang")})
+		var flood, refused, others, own pending
+		flood.send(t, s.Server, podAddr, DefaultMaxQueries-3*DefaultMaxQueries/32-DefaultMaxQueries/16, "w", "hang.example.", dns.TypeA)
 		refused.send(t, s.Server, podAddr, 10, "x", "example.", dns.TypeA)
-		expectRcodes(t, "above the share", refused, "SERVFAIL")
+		expectRcodes(t, "while all of the client's slots are new", refused, "SERVFAIL")
+		if n := s.counterSum(t, "dnsconfigurer_dns_refusals_total", "budget=plain", "reason=budget"); n != 10 {
+			t.Errorf("%d refusals were counted, want 10", n)
+		}
 		for i := range 100 {
 			others.send(t, s.Server, clientAddr(i), 1, fmt.Sprint("y", i), "example.", dns.TypeA)
 		}
 		expectRcodes(t, "other clients", others, "NOERROR")
-		if n := s.counterSum(t, "dnsconfigurer_dns_refusals_total", "budget=plain", "reason=client"); n != 10 {
-			t.Errorf("%d refusals were counted, want 10", n)
-		}
+		time.Sleep(replaceAfter)
+		own.send(t, s.Server, podAddr, 10, "x", "example.", dns.TypeA)
+		expectRcodes(t, "the refused names, after 200 ms", own, "NOERROR")
 		expectRcodes(t, "the silent names", flood, "SERVFAIL")
 		synctest.Wait()
 		s.expectFree(t)
-		var again pending
-		again.send(t, s.Server, podAddr, 10, "x", "example.", dns.TypeA)
-		expectRcodes(t, "the refused names, at once", again, "NOERROR")
 	})
 }
 
@@ -207,23 +205,76 @@ func TestSlots_NodeCache(t *testing.T) {
 					sendQuery(t, s.Server, client, newQuery(autopathName(fmt.Sprintf("l%d-%d.", i, j), "default"), dns.TypeA)))
 			}
 		}
-		for _, budget := range []string{"reverse", "search", "plain"} {
-			if n, limit := s.gauge(t, "dnsconfigurer_dns_slots_in_use", budget),
-				s.gauge(t, "dnsconfigurer_dns_slots_limit", budget); n != limit {
-				t.Errorf("%s: %d of %d slots are in use", budget, n, limit)
-			}
-			if s.counterSum(t, "dnsconfigurer_dns_refusals_total", "budget="+budget, "reason=budget") == 0 {
-				t.Errorf("%s: no refusal was counted", budget)
+		if n := s.queries.inUse(); n != DefaultMaxQueries-DefaultMaxQueries/32 {
+			t.Errorf("%d slots are in use, want all except those of cluster names", n)
+		}
+		for _, kind := range []string{"reverse", "search", "plain"} {
+			if s.counterSum(t, "dnsconfigurer_dns_refusals_total", "budget="+kind, "reason=budget") == 0 {
+				t.Errorf("%s: no refusal was counted", kind)
 			}
 		}
 		for i := range 3 {
-			cluster.send(t, s.Server, clientAddr(i), 50, fmt.Sprint("db", i, "-"), "default.svc.cluster.local.", dns.TypeA)
+			cluster.send(t, s.Server, clientAddr(i), 40, fmt.Sprint("db", i, "-"), "default.svc.cluster.local.", dns.TypeA)
 		}
 		expectRcodes(t, "names of the cluster", cluster, "NOERROR")
 		expectRcodes(t, "all others", flood, "SERVFAIL")
 		synctest.Wait()
 		s.expectFree(t)
 	})
+}
+
+// TestSlots_OneClient: a mail server or a crawler has most of its names resolved, although a tenth of
+// them has silent servers; so has an address behind NAT. A second client
+// loses nothing.
+func TestSlots_OneClient(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		good, silent int           // queries a second
+		takes        time.Duration // of the good ones
+		most         int           // good queries that may fail, in percent
+	}{
+		{"crawler", 1000, 100, 20 * time.Millisecond, 0},
+		{"many clients behind one address", 10, 600, 20 * time.Millisecond, 0},
+		{"slow servers", 3000, 0, 400 * time.Millisecond, 0},
+		{"slow servers, more queries than slots", 15_000, 0, 400 * time.Millisecond, 66},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				silent := silentFor(t, "silent")
+				s := newTestServer(t, "loaded", Config{Upstream: func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
+					if strings.HasPrefix(q.Question[0].Name, "good") {
+						select {
+						case <-time.After(tt.takes):
+						case <-ctx.Done():
+							return nil, ctx.Err()
+						}
+					}
+					return silent(ctx, q)
+				}})
+				var good, dead, others pending
+				const ticks, seconds = 100, 6
+				for tick := range ticks * seconds {
+					if n := tt.silent / ticks; tt.silent > 0 {
+						dead.send(t, s.Server, podAddr, n, fmt.Sprintf("silent%d-", tick), "example.", dns.TypeA)
+					}
+					n := tt.good*(tick+1)/ticks - tt.good*tick/ticks
+					good.send(t, s.Server, podAddr, n, fmt.Sprintf("good%d-", tick), "example.", dns.TypeA)
+					if tick%5 == 0 {
+						others.send(t, s.Server, otherPod, 1, fmt.Sprintf("other%d-", tick), "example.", dns.TypeA)
+					}
+					time.Sleep(time.Second / ticks)
+				}
+				failed := good.rcodes()["SERVFAIL"]
+				if share := 100 * failed / len(good); share > tt.most {
+					t.Errorf("%d of %d queries failed, want at most %d %%", failed, len(good), tt.most)
+				}
+				expectRcodes(t, "another client", others, "NOERROR")
+				expectRcodes(t, "names of silent servers", dead, "SERVFAIL")
+				s.running.Wait()
+				s.expectFree(t)
+			})
+		})
+	}
 }
 
 // TestSlots_Stale: without a slot a stale answer is returned at once, and is not marked as
@@ -234,7 +285,7 @@ func TestSlots_Stale(t *testing.T) {
 		expectRcodes(t, "the first query", pending{sendQuery(t, s.Server, podAddr, newQuery("www.example.", dns.TypeA))}, "NOERROR")
 		time.Sleep(61 * time.Second)
 		var flood pending
-		flood.send(t, s.Server, podAddr, 1017, "w", "hang.example.", dns.TypeA)
+		flood.send(t, s.Server, podAddr, DefaultMaxQueries, "w", "hang.example.", dns.TypeA)
 		begin := time.Now()
 		stale := <-sendQuery(t, s.Server, podAddr, newQuery("www.example.", dns.TypeA))
 		if addresses(stale) != validAddr || extendedCode(stale) != int(dns.ExtendedErrorCodeStaleAnswer) || time.Since(begin) != 0 {
@@ -286,9 +337,7 @@ func TestSlots_Prefetch(t *testing.T) {
 		}
 		time.Sleep(95 * time.Second) // of 100
 		var flood pending
-		for i := range 100 {
-			flood.send(t, s.Server, clientAddr(i), 14, fmt.Sprint("w", i, "-"), "hang.example.", dns.TypeA)
-		}
+		flood.send(t, s.Server, podAddr, DefaultMaxQueries/2, "w", "hang.example.", dns.TypeA)
 		exchangeDirect(t, s.Server, newQuery("www.example.", dns.TypeA))
 		flood.rcodes()
 		if n := up.queries.Load(); n != 1 {
@@ -301,6 +350,81 @@ func TestSlots_Prefetch(t *testing.T) {
 			t.Errorf("%d queries afterwards, want 2", n)
 		}
 		s.expectFree(t)
+	})
+}
+
+// TestSlots_ManyClients: 300 clients that query names of silent servers all the time do not make
+// names of others fail. The replaced queries are refused and not cached, their upstream queries end.
+func TestSlots_ManyClients(t *testing.T) {
+	for _, tt := range []struct {
+		qtype  uint16
+		domain string
+	}{
+		{dns.TypeA, "example."},
+		{dns.TypePTR, "8.8.in-addr.arpa."},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newTestServer(t, "loaded", Config{Upstream: silentFor(t, "silent")})
+			var hostile, good pending
+			const clients, seconds = 300, 6
+			for tick := range 100 * seconds {
+				for range 30 {
+					i := len(hostile)
+					hostile.send(t, s.Server, clientAddr(i%clients), 1, fmt.Sprintf("silent%d-", i), tt.domain, tt.qtype)
+				}
+				time.Sleep(10 * time.Millisecond)
+				if tick%5 == 0 {
+					good.send(t, s.Server, clientAddr(1000), 20, fmt.Sprintf("good%d-", tick), tt.domain, tt.qtype)
+				}
+			}
+			entries := s.cache.Stats().Entries
+			expectRcodes(t, "names of other servers", good, "NOERROR")
+			expectRcodes(t, "names of silent servers", hostile, "SERVFAIL")
+			s.running.Wait()
+			s.expectFree(t)
+			replaced := s.counterSum(t, "dnsconfigurer_dns_refusals_total", "reason=replaced")
+			if replaced == 0 || entries > len(good)+len(hostile)-replaced {
+				t.Errorf("%d replaced queries, and %d replies cached of %d and %d", replaced, entries, len(good), len(hostile))
+			}
+		})
+	}
+}
+
+// TestSlots_SlowNames: 200 clients that query names of a silent server all the time do not make
+// names of others fail that take longer than replaceAfter.
+func TestSlots_SlowNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent := silentFor(t, "silent")
+		s := newTestServer(t, "loaded", Config{Upstream: func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
+			if strings.HasPrefix(q.Question[0].Name, "slow") {
+				time.Sleep(3 * replaceAfter)
+			}
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			return silent(ctx, q)
+		}})
+		var hostile, good pending
+		const clients, seconds = 200, 6
+		for tick := range 100 * seconds {
+			for range 20 {
+				i := len(hostile)
+				hostile.send(t, s.Server, clientAddr(i%clients), 1, fmt.Sprintf("silent%d-", i), "example.", dns.TypeA)
+			}
+			time.Sleep(10 * time.Millisecond)
+			for client := range 3 {
+				if tick%20 == 3*client { // 2 queries at once, 10 a second
+					good.send(t, s.Server, clientAddr(1000+client), 2, fmt.Sprintf("slow%d-%d-", client, tick), "example.", dns.TypeA)
+				}
+			}
+		}
+		expectRcodes(t, "slow names", good, "NOERROR")
+		expectRcodes(t, "names of silent servers", hostile, "SERVFAIL")
+		s.running.Wait()
+		s.expectFree(t)
+		if s.counterSum(t, "dnsconfigurer_dns_refusals_total", "reason=replaced") == 0 {
+			t.Error("no query was replaced")
+		}
 	})
 }
 
@@ -389,9 +513,7 @@ func TestSlots_NoServers(t *testing.T) {
 func TestSlots_FastPath(t *testing.T) {
 	s := newTestServer(t, smallCluster, Config{Upstream: silentFor(t, "never")})
 	exchangeDirect(t, s.Server, newQuery("www.example.", dns.TypeA))
-	for w := range s.slotPools {
-		s.slotPools[w] = nil // a use would panic
-	}
+	s.queries = nil // a use would panic
 	for _, name := range []string{"web.default.svc.cluster.local.", "none.default.svc.cluster.local.", "www.example."} {
 		if m := exchangeDirect(t, s.Server, newQuery(name, dns.TypeA)); m.Rcode == dns.RcodeServerFailure {
 			t.Errorf("%s: got %v", name, m)
@@ -399,62 +521,31 @@ func TestSlots_FastPath(t *testing.T) {
 	}
 }
 
-// TestNew_Limits checks both sides of each limit.
+// TestNew_Limits checks both sides of each limit, and what follows from them.
 func TestNew_Limits(t *testing.T) {
 	for _, tt := range []struct {
 		limits Limits
-		want   string // slots of plain, cluster, reverse, search on a node cache; "": an error
+		want   string // queries, connections, long replies, octets and entries of the cache; "": an error
 	}{
-		{Limits{}, "[819 512 204 512]"},
-		{Limits{MaxConcurrent: 4096}, "[1638 1024 409 1024]"},
-		{Limits{MaxConcurrent: MinConcurrent}, "[40 25 10 25]"},
-		{Limits{MaxConcurrent: MinConcurrent - 1}, ""},
-		{Limits{MaxConcurrent: MaxConcurrent}, "[26214 16383 6553 16383]"},
-		{Limits{MaxConcurrent: MaxConcurrent + 1}, ""},
-		{Limits{MaxConcurrent: -1}, ""},
-		{Limits{MaxConcurrent: 4096, SearchRate: 1, SearchBurst: MinSearchBurst}, "[1638 1024 409 1024]"},
-		{Limits{SearchRate: -1}, ""},
-		{Limits{SearchBurst: MinSearchBurst - 1}, ""},
-		{Limits{MaxConcurrent: 100, ClusterShare: 55}, "[10 55 10 25]"},
-		{Limits{ClusterShare: 56}, ""},
-		{Limits{MaxConcurrent: 100, ClusterShare: 1, ReverseShare: 1, SearchShare: 1}, "[97 1 1 1]"},
-		{Limits{ReverseShare: -1}, ""},
-		{Limits{SearchShare: -1}, ""},
-		{Limits{ClusterShare: -1}, ""},
-		{Limits{MaxTCPQueries: MinConcurrent, MaxConnectionQueries: 1}, "[819 512 204 512]"},
-		{Limits{MaxTCPQueries: MaxConcurrent, MaxConnectionQueries: MaxConcurrent}, "[819 512 204 512]"},
-		{Limits{MaxTCPQueries: MinConcurrent - 1}, ""},
-		{Limits{MaxTCPQueries: MaxConcurrent + 1}, ""},
-		{Limits{MaxConnectionQueries: -1}, ""},
-		{Limits{MaxConnectionQueries: MaxConcurrent + 1}, ""},
-		{Limits{MaxReplyOctets: MinReplyOctets, MaxClientReplyOctets: MinReplyOctets}, "[819 512 204 512]"},
-		{Limits{MaxReplyOctets: MaxReplyOctets, MaxClientReplyOctets: MaxReplyOctets}, "[819 512 204 512]"},
-		{Limits{MaxReplyOctets: MinReplyOctets - 1}, ""},
-		{Limits{MaxReplyOctets: MaxReplyOctets + 1}, ""},
-		{Limits{MaxClientReplyOctets: MinReplyOctets - 1}, ""},
-		{Limits{MaxClientReplyOctets: MaxReplyOctets + 1}, ""},
+		{Limits{}, "4096 4096 256 16777216 20020"},
+		{Limits{MaxQueries: MinQueries, MaxMemory: MinMemory}, "100 256 16 1048576 1251"},
+		{Limits{MaxQueries: MaxQueries, MaxMemory: MaxMemory}, "65535 65536 4096 268435456 320328"},
+		{Limits{MaxQueries: MinQueries - 1}, ""},
+		{Limits{MaxQueries: MaxQueries + 1}, ""},
+		{Limits{MaxMemory: MinMemory - 1}, ""},
+		{Limits{MaxMemory: MaxMemory + 1}, ""},
 	} {
-		got := ""
-		if err := tt.limits.setDefaults(true); err == nil {
-			var list []int64
-			for _, b := range newSlotPools(tt.limits) {
-				list = append(list, b.limit)
-			}
-			got = fmt.Sprint(list)
+		got, limits := "", tt.limits
+		if err := limits.setDefaults(); err == nil {
+			cache := tt.limits.CacheConfig()
+			got = fmt.Sprint(limits.MaxQueries, limits.maxConnections(), limits.maxReplies(), cache.MaxBytes, cache.MaxEntries)
 		}
 		if got != tt.want {
 			t.Errorf("%+v: got %q, want %q", tt.limits, got, tt.want)
 		}
 	}
-	limits := Limits{ReverseShare: 60, SearchShare: 30}
-	if err := limits.setDefaults(false); err != nil || limits.MaxConcurrent != 4096 {
-		t.Errorf("%+v without a cluster share: %v", limits, err)
-	}
-	if limits.ClusterShare = 1; limits.setDefaults(false) == nil {
-		t.Error("a cluster share is accepted by a server of the zone")
-	}
 	if _, err := New(Config{Cache: newServer(t, "loaded", Config{}).cfg.Cache, Domain: clusterDomain,
-		Limits: Limits{MaxConcurrent: 1}}); err == nil || !strings.Contains(err.Error(), "MaxConcurrent 1: want 100 to 65535") {
-		t.Errorf("MaxConcurrent 1: %v", err)
+		Limits: Limits{MaxQueries: 1}}); err == nil || !strings.Contains(err.Error(), "MaxQueries 1: want 100 to 65535") {
+		t.Errorf("MaxQueries 1: %v", err)
 	}
 }

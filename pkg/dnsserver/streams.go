@@ -4,129 +4,118 @@
 package dnsserver
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Defaults of Config.
-const (
-	// DefaultMaxConnections is the default of Config.MaxConnections.
-	DefaultMaxConnections = 1024
-
-	// DefaultMaxClientConnections is the default of Config.MaxClientConnections. A resolver
-	// needs one connection (RFC 7766 section 6.2.2). Many pods may share an address behind
-	// NAT.
-	DefaultMaxClientConnections = 128
-)
-
-// streams are the open TCP connections.
+// streams are the open TCP connections, and the limiters that their clients share. An idle client
+// connects again when it has a query (RFC 7766 section 6.2.3): so a connection is a slot whose age
+// is the time since its last query or reply.
 type streams struct {
-	limit, clientLimit int
+	connections *limiter // open connections
+	queries     *limiter // queries that wait for other servers or for the reply before them
+	replies     *limiter // replies longer than smallReply that are not read yet
+	closed      [numCloseReasons]prometheus.Counter
+
+	acceptErrors prometheus.Counter
 
 	mu      sync.Mutex
-	open    map[net.Conn]*streamState
-	clients map[netip.Addr]int // connections of each client
-	stopped bool               // after stopReading
+	open    map[net.Conn]struct{}
+	stopped bool // after stopReading
 }
 
-// streamState is the state of a connection.
-type streamState struct {
-	client  netip.Addr
-	pending int       // queries whose reply is not written yet
-	active  time.Time // time of the last query or reply, or of add if there was no query
+// closeReason is why the server closed a connection. It is the label of a metric.
+type closeReason uint8
+
+const (
+	closedConnections closeReason = iota // a new one, because none was free, or one that gave way to another
+	closedQueries                        // too many queries wait for a client that does not read
+	closedReplies                        // no room for a reply
+	closedSlow                           // the client did not read a reply
+	numCloseReasons
+)
+
+// String returns the reason as a label of metrics.
+func (r closeReason) String() string {
+	return [...]string{"connections", "queries", "replies", "slow"}[r]
 }
 
-func newStreams(limit, clientLimit int) *streams {
-	return &streams{limit: limit, clientLimit: clientLimit, open: map[net.Conn]*streamState{}, clients: map[netip.Addr]int{}}
+// newStreams returns the connections of a server, none, for valid limits. The metrics are registered
+// with r unless that is nil.
+//
+// All queries that wait for other servers may have come over TCP, and as many may have their reply
+// while their client does not read: only the latter fill the limiter of queries.
+func newStreams(limits Limits, r prometheus.Registerer) *streams {
+	s := &streams{
+		connections: newLimiter(limits.maxConnections()),
+		queries:     newLimiter(2 * limits.MaxQueries),
+		replies:     newLimiter(limits.maxReplies()),
+		open:        map[net.Conn]struct{}{},
+		acceptErrors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dnsconfigurer_dns_tcp_accept_errors_total",
+			Help: "Failed attempts to accept a TCP connection, most often because no file descriptor is free.",
+		}),
+	}
+	closed := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "dnsconfigurer_dns_tcp_closed_total",
+		Help: "TCP connections that the server closed at a limit, by reason (connections, queries, replies, slow).",
+	}, []string{"reason"})
+	for reason := range s.closed {
+		s.closed[reason] = closed.WithLabelValues(closeReason(reason).String())
+	}
+	if r == nil {
+		return s
+	}
+	r.MustRegister(closed, s.acceptErrors)
+	for _, gauge := range []struct {
+		name, help string
+		of         *limiter
+	}{
+		{"dnsconfigurer_dns_tcp_connections", "Open TCP connections of clients.", s.connections},
+		{"dnsconfigurer_dns_tcp_queries_in_flight",
+			"Queries over TCP that wait for other servers, or for their client to read earlier replies.", s.queries},
+		{"dnsconfigurer_dns_tcp_replies_waiting",
+			"Replies over TCP of more than 512 octets that wait for their client to read them.", s.replies},
+	} {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: gauge.name, Help: gauge.help},
+			func() float64 { return float64(gauge.of.inUse()) }))
+	}
+	return s
 }
 
-// add adds a connection. If the client has clientLimit connections, add first closes an idle one
-// of the client. If there are limit connections, it first closes an idle one of any client: its
-// client connects again when it has a query (RFC 7766 section 6.2.3). add returns false if no
-// such connection is idle, or the server is shutting down.
-func (s *streams) add(c net.Conn, client netip.Addr) bool {
-	client = clientKey(client)
+// add adds a connection, which the caller must remove. It returns nil if there is no slot for it, or
+// the server is shutting down.
+func (s *streams) add(c net.Conn, client netip.Addr) *slot {
+	slot := s.connections.admit(client, kindPlain, time.Now())
+	if slot == nil {
+		s.closed[closedConnections].Inc()
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	anyClient := func(*streamState) bool { return true }
-	sameClient := func(state *streamState) bool { return state.client == client }
-	switch {
-	case s.stopped,
-		s.clients[client] >= s.clientLimit && !s.closeIdleLocked(sameClient),
-		len(s.open) >= s.limit && !s.closeIdleLocked(anyClient):
-		return false
+	if s.stopped {
+		slot.release()
+		return nil
 	}
-	s.open[c] = &streamState{client: client, active: time.Now()}
-	s.clients[client]++
-	return true
+	s.open[c] = struct{}{}
+	slot.whenReplaced(func() {
+		s.closed[closedConnections].Inc()
+		c.Close()
+	})
+	return slot
 }
 
-// closeIdleLocked closes one of the connections that match and have no pending query. It prefers
-// connections of the client with the most connections, and of these the one that has been idle
-// for the longest time. It reports whether it has closed a connection.
-func (s *streams) closeIdleLocked(matches func(*streamState) bool) bool {
-	var idle net.Conn
-	var best *streamState // of idle
-	for c, state := range s.open {
-		if state.pending > 0 || !matches(state) {
-			continue
-		}
-		if best == nil || s.clients[state.client] > s.clients[best.client] ||
-			s.clients[state.client] == s.clients[best.client] && state.active.Before(best.active) {
-			idle, best = c, state
-		}
-	}
-	if idle == nil {
-		return false
-	}
-	s.removeLocked(idle)
-	idle.Close()
-	return true
-}
-
-// remove removes a connection. It is a no-op if add has closed the connection.
-func (s *streams) remove(c net.Conn) {
+// remove removes a connection.
+func (s *streams) remove(c net.Conn, slot *slot) {
+	slot.release()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.removeLocked(c)
-}
-
-func (s *streams) removeLocked(c net.Conn) {
-	state, ok := s.open[c]
-	if !ok {
-		return
-	}
 	delete(s.open, c)
-	if s.clients[state.client]--; s.clients[state.client] == 0 {
-		delete(s.clients, state.client)
-	}
-}
-
-// recordQuery records that a query has arrived through c.
-func (s *streams) recordQuery(c net.Conn) {
-	s.update(c, func(state *streamState) { state.pending++; state.active = time.Now() })
-}
-
-// recordAnswer records the time at which the answer to a query is available. It must be called
-// before the reply is written. After the write the client may have used another connection already,
-// and this connection would wrongly have the later time.
-func (s *streams) recordAnswer(c net.Conn) {
-	s.update(c, func(state *streamState) { state.active = time.Now() })
-}
-
-// recordWrite records that the reply to a query was written, or that the write failed. Without
-// other pending queries the connection is idle.
-func (s *streams) recordWrite(c net.Conn) { s.update(c, func(state *streamState) { state.pending-- }) }
-
-// update changes the state of a connection. It is a no-op if add has closed the connection.
-func (s *streams) update(c net.Conn, change func(*streamState)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if state, ok := s.open[c]; ok {
-		change(state)
-	}
 }
 
 // stopReading ends all reads, now and later, except those of a message whose first octet was read:
@@ -153,5 +142,33 @@ func (s *streams) close() {
 	defer s.mu.Unlock()
 	for c := range s.open {
 		c.Close()
+	}
+}
+
+// limitPoll is the pause between two attempts to take a slot when none is free. At most two
+// goroutines for each connection poll, one that reads and one that sends. 1,024 goroutines that poll
+// take 2 % of a core.
+const limitPoll = 20 * time.Millisecond
+
+// admitWithin takes a slot. It waits for it for at most messageTimeout, and returns nil if there is
+// none.
+func (l *limiter) admitWithin(ctx context.Context, client netip.Addr) *slot {
+	if s := l.admit(client, kindPlain, time.Now()); s != nil {
+		return s
+	}
+	poll, deadline := time.NewTicker(limitPoll), time.NewTimer(messageTimeout)
+	defer poll.Stop()
+	defer deadline.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-deadline.C:
+			return nil
+		case <-poll.C:
+		}
+		if s := l.admit(client, kindPlain, time.Now()); s != nil {
+			return s
+		}
 	}
 }

@@ -21,19 +21,26 @@ const (
 	idleTimeout = 10 * time.Second
 
 	// messageTimeout is how long reading the rest of a message may take after its first
-	// octet, how long writing a reply may take, and how long a query or a reply may wait for
-	// units of a budget.
+	// octet, how long writing a reply may take, and how long a query or a reply may wait for a
+	// slot.
 	messageTimeout = 5 * time.Second
 
 	// sendBufferTCP and receiveBufferTCP are the sizes of the kernel's buffers for a connection,
 	// in octets. The kernel uses half of a buffer for its own data. The memory of these buffers
-	// counts for the limit of the pod, not for a budget of this package, and the kernel's
-	// defaults are megabytes. A connection whose client does not read takes 33 to 48 kB (skmem
-	// of ss -tm, Linux 6), because the kernel exceeds sendBufferTCP by a packet. With 128 kB it
-	// takes 133 to 145 kB. A reply that does not fit into sendBufferTCP stays in the octet budget
-	// until the client has read enough of it. 100 queries fit into receiveBufferTCP.
+	// counts for the limit of the pod, not for Limits.MaxMemory, and the kernel's defaults are
+	// megabytes. A reply that does not fit into sendBufferTCP keeps its slot until the client has
+	// read enough of it.
 	sendBufferTCP    = 32 << 10
 	receiveBufferTCP = 32 << 10
+
+	// maxStreamQueries is the number of queries of a connection that may wait, and as large as the
+	// number of queries that a node cache sends over one connection. The next query is read after a
+	// reply.
+	maxStreamQueries = 64
+
+	// smallReply is the longest reply, in octets, that stays in memory without a slot while its
+	// client does not read. All connections together have 2 MiB of them.
+	smallReply = 512
 
 	// acceptErrorPause is the pause after a connection could not be accepted, most likely
 	// because the process is out of file descriptors. The connection stays in the kernel's
@@ -44,7 +51,7 @@ const (
 
 // serveTCP answers the queries of connections to l until its deadline passes, and waits for
 // the connections to end.
-func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener, conns *streams) error {
+func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener) error {
 	var serving sync.WaitGroup
 	defer serving.Wait()
 	var loggedAt time.Time // the last log message about a failure of Accept
@@ -56,7 +63,7 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener, conns *stream
 		case errors.Is(err, net.ErrClosed):
 			return err
 		case err != nil:
-			s.streamLimits.acceptErrors.Inc()
+			s.streams.acceptErrors.Inc()
 			if now := time.Now(); now.Sub(loggedAt) >= acceptErrorInterval {
 				loggedAt = now
 				s.log.Warn("cannot accept TCP connection, retrying: raise the limit of open files if it is exhausted",
@@ -64,18 +71,19 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener, conns *stream
 			}
 			time.Sleep(acceptErrorPause)
 			continue
-		case !conns.add(c, remoteAddr(c)):
-			s.streamLimits.closed[closedConnections].Inc()
+		}
+		client := remoteAddr(c)
+		slot := s.streams.add(c, client)
+		if slot == nil {
 			c.Close()
 			continue
 		}
 		setBuffers(c.(*net.TCPConn))
-		s.streamLimits.connections.Inc()
+		st := newStream(s, s.streams, c, client, slot)
 		serving.Go(func() {
-			defer s.streamLimits.connections.Dec()
-			defer conns.remove(c)
+			defer s.streams.remove(c, slot)
 			defer c.Close()
-			s.serveStream(ctx, c, conns)
+			st.serve(ctx)
 		})
 	}
 }
@@ -90,61 +98,64 @@ func setBuffers(c *net.TCPConn) {
 // stream is one connection.
 type stream struct {
 	server  *Server
+	all     *streams
 	conn    net.Conn
 	client  netip.Addr
-	queries semaphore // one unit for each query that admit has admitted and whose reply is not yet written
-	writing semaphore // one unit: held while a reply is written
-	broken  bool      // guarded by writing: the connection is closed, and replies are dropped
+	slot    *slot         // of the connection
+	queries chan struct{} // an element for each query whose reply is not yet written
+	writing chan struct{} // an element while a reply is written
+	broken  bool          // guarded by writing: the connection is closed, and replies are dropped
 }
 
-// serveStream answers the queries of one connection, each as soon as its answer is
-// available (RFC 7766 section 6.2.1.1).
-func (s *Server) serveStream(ctx context.Context, c net.Conn, conns *streams) {
-	st := &stream{
-		server: s, conn: c, client: remoteAddr(c),
-		queries: make(semaphore, s.streamLimits.connectionQueries), writing: make(semaphore, 1),
-	}
+func newStream(s *Server, all *streams, c net.Conn, client netip.Addr, slot *slot) *stream {
+	return &stream{server: s, all: all, conn: c, client: client, slot: slot,
+		queries: make(chan struct{}, maxStreamQueries), writing: make(chan struct{}, 1)}
+}
+
+// serve answers the queries of the connection, each as soon as its answer is available (RFC 7766
+// section 6.2.1.1).
+func (st *stream) serve(ctx context.Context) {
+	s := st.server
 	var pending sync.WaitGroup
 	defer pending.Wait()
 	for {
-		c.SetReadDeadline(time.Now().Add(idleTimeout))
-		if conns.hasStopped() { // after SetReadDeadline, which may have replaced the deadline of stopReading
+		st.conn.SetReadDeadline(time.Now().Add(idleTimeout))
+		if st.all.hasStopped() { // after SetReadDeadline, which may have replaced the deadline of stopReading
 			return
 		}
-		packet, err := readMessage(c)
+		packet, err := readMessage(st.conn)
 		if err != nil {
 			return
 		}
-		conns.recordQuery(c)
-		held, ok := st.admit(ctx)
-		if !ok { // the connection is closed, and serveTCP removes it with its pending query
-			return
-		}
-		pending.Add(1)
-		done := func() {
-			held.release()
-			st.queries.release()
-			conns.recordWrite(c)
-			pending.Done()
-		}
+		st.slot.renew(time.Now())
+		st.writing <- struct{}{} // no query is answered while a reply waits for the socket
+		<-st.writing
 		q := &query{via: overTCP, client: st.client, received: time.Now()}
 		a, wait, isQuery := s.answerPacket(ctx, q, packet)
 		switch {
 		case !isQuery:
-			done()
+			continue
 		case wait == nil:
-			conns.recordAnswer(c)
 			st.send(ctx, q, a)
-			done()
-		default:
-			s.running.Go(func() {
-				defer done()
-				defer s.recoverPanic()
-				a := wait(ctx)
-				conns.recordAnswer(c)
-				st.send(ctx, q, a)
-			})
+			continue
 		}
+		st.queries <- struct{}{}
+		slot := st.all.queries.admitWithin(ctx, st.client)
+		if slot == nil { // wait must be called, which releases the slot of the query
+			st.countClosed(ctx, closedQueries)
+			st.conn.Close()
+		}
+		pending.Add(1)
+		s.running.Go(func() {
+			defer pending.Done()
+			defer func() { <-st.queries }()
+			defer s.recoverPanic()
+			a := wait(ctx)
+			if slot != nil {
+				defer slot.release()
+				st.send(ctx, q, a)
+			}
+		})
 	}
 }
 
@@ -161,67 +172,49 @@ func (s *Server) answerPacket(ctx context.Context, q *query, packet []byte) (
 	return a, wait, true
 }
 
-// admit waits until the query that was read may be answered: until no reply waits for the socket of
-// the connection, the connection has less than Limits.MaxConnectionQueries queries, and the share
-// of the client in the budget has room. If it has none for messageTimeout, admit closes the
-// connection and returns false.
-func (st *stream) admit(ctx context.Context) (grant, bool) {
-	st.writing.acquire() // waits for the reply that is written at present
-	st.writing.release()
-	st.queries.acquire()
-	held, ok := acquireWithin(ctx, st.server.streamLimits.queries, st.client, 1)
-	if !ok {
-		st.queries.release()
-		st.countClosed(ctx, closedQueries)
-		st.conn.Close()
-	}
-	return held, ok
-}
-
-// send sends the answer to q when the socket is ready. A connection has at most one packed reply.
-// Its octets are taken from the octet budget, for the client. If the budget is exhausted, or the
-// client does not read the reply in time, send closes the connection.
+// send sends the answer to q when the socket is ready. A connection has at most one packed reply. If
+// there is no slot for a long reply, or the client does not read the reply in time, send closes the
+// connection.
 //
-// While send waits it does not hold a large answer, so that its records can be freed. After the
-// wait it gets the answer again, most likely from the cache.
+// While send waits it does not hold a long answer, so that its records can be freed. After the wait
+// it gets the answer again, most likely from the cache.
 func (st *stream) send(ctx context.Context, q *query, a answer) {
 	defer st.server.recoverPanic()
-	octets, size := st.server.streamLimits.octets, q.estimateLen(&a)
-	large, waited := size > maxHeldAnswer, !st.writing.tryAcquire()
-	if waited {
-		if large {
+	st.slot.renew(time.Now()) // before the write, after which the client may already use another connection
+	isLong := q.estimateLen(&a) > smallReply
+	var again bool
+	select {
+	case st.writing <- struct{}{}:
+	default:
+		if again = isLong; again {
 			a = answer{}
 		}
-		st.writing.acquire()
+		st.writing <- struct{}{}
 	}
-	defer st.writing.release()
+	defer func() { <-st.writing }()
 	if st.broken {
 		return
 	}
-	held, reason := octets.acquire(st.client, size)
-	if reason != notRefused {
-		waited = true
-		if large {
-			a = answer{}
+	if isLong {
+		slot := st.all.replies.admit(st.client, kindPlain, time.Now())
+		if slot == nil {
+			a, again = answer{}, true
+			slot = st.all.replies.admitWithin(ctx, st.client)
 		}
-		var ok bool
-		if held, ok = acquireWithin(ctx, octets, st.client, size); !ok {
-			st.close(ctx, closedOctets)
+		if slot == nil {
+			st.close(ctx, closedReplies)
 			return
 		}
+		defer slot.release()
+		slot.whenReplaced(func() {
+			st.countClosed(ctx, closedReplies)
+			st.conn.Close()
+		})
 	}
-	defer held.release()
-	if waited && large {
-		var excess grant
-		var ok bool
-		if a, excess, ok = st.answerAgain(ctx, q, size); !ok {
-			st.close(ctx, closedOctets)
-			return
-		}
-		defer excess.release()
+	if again {
+		a = st.answerAgain(ctx, q)
 	}
 	r := q.reply(a, nil)
-	held.keep(len(r.wire))
 	if r.partial != "" {
 		st.server.observePacked(q, r)
 	}
@@ -229,22 +222,15 @@ func (st *stream) send(ctx context.Context, q *query, a answer) {
 	st.write(r.wire)
 }
 
-// answerAgain answers a query again. The client holds size octets of the budget for the reply. If
-// the reply may be longer now, answerAgain acquires the excess. ok is false if the budget is
-// exhausted.
-func (st *stream) answerAgain(ctx context.Context, q *query, size int) (a answer, excess grant, ok bool) {
+// answerAgain answers a query again.
+func (st *stream) answerAgain(ctx context.Context, q *query) answer {
 	again := *q
 	again.received = time.Now() // for the remaining TTLs; the metric of the duration uses q.received
 	a, wait := st.server.answer(ctx, &again, nil)
 	if wait != nil {
 		a = wait(ctx)
 	}
-	n := q.estimateLen(&a) - size
-	if n <= 0 {
-		return a, grant{}, true
-	}
-	excess, reason := st.server.streamLimits.octets.acquire(st.client, n)
-	return a, excess, reason == notRefused
+	return a
 }
 
 // close closes the connection. The caller holds st.writing.
@@ -258,7 +244,7 @@ func (st *stream) close(ctx context.Context, reason closeReason) {
 // server then closes all connections.
 func (st *stream) countClosed(ctx context.Context, reason closeReason) {
 	if ctx.Err() == nil {
-		st.server.streamLimits.closed[reason].Inc()
+		st.all.closed[reason].Inc()
 	}
 }
 
@@ -303,7 +289,7 @@ func (st *stream) write(message []byte) {
 		st.broken = true
 		st.conn.Close()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			st.server.streamLimits.closed[closedSlow].Inc()
+			st.all.closed[closedSlow].Inc()
 		}
 	}
 }

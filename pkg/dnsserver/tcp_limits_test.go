@@ -39,8 +39,8 @@ func largeReply(t *testing.T, q *dns.Msg) *dns.Msg {
 	return m
 }
 
-// TestServeTCP_UnreadReplies has 100 connections, of one client or of 100, that send 64 queries
-// for a reply of 62 kB and read nothing. The replies that wait stay within the budgets. Another
+// TestServeTCP_UnreadReplies has 300 connections, of one client or of 100, that send 64 queries
+// for a reply of 62 kB and read nothing. The replies that wait stay within their limit. Another
 // client is answered over UDP and TCP, also from an upstream server. The connections are closed.
 func TestServeTCP_UnreadReplies(t *testing.T) {
 	for _, clients := range []int{1, 100} {
@@ -53,28 +53,15 @@ func TestServeTCP_UnreadReplies(t *testing.T) {
 			}
 			var conns connections
 			defer func() { conns.close() }()
-			queries := bytes.Repeat(frame(mustPack(t, large)), DefaultMaxConnectionQueries)
-			for i := range 100 {
+			queries := bytes.Repeat(frame(mustPack(t, large)), maxStreamQueries)
+			for i := range 300 {
 				c := s.dialFrom(t, netip.AddrFrom4([4]byte{127, 0, 2, byte(1 + i%clients)}))
 				c.(*net.TCPConn).SetReadBuffer(4096)
 				conns = append(conns, c)
 				c.Write(queries)
 			}
-			octets := s.streamLimits.octets
 			highest := 0
-			watch := func() {
-				octets.mu.Lock()
-				defer octets.mu.Unlock()
-				highest = max(highest, int(octets.used))
-				if octets.used > DefaultMaxReplyOctets {
-					t.Errorf("%d octets wait, want at most %d", octets.used, DefaultMaxReplyOctets)
-				}
-				for client, n := range octets.clients {
-					if n > DefaultMaxClientReplyOctets {
-						t.Errorf("%d octets of %v wait, want at most %d", n, client, DefaultMaxClientReplyOctets)
-					}
-				}
-			}
+			watch := func() { highest = max(highest, s.streams.replies.inUse()) }
 			for i := range 50 {
 				watch()
 				for _, network := range []string{"udp", "tcp"} {
@@ -89,15 +76,15 @@ func TestServeTCP_UnreadReplies(t *testing.T) {
 			}
 			poll.Until(t, "all connections are closed", func() bool {
 				watch()
-				return octets.inUse() == 0 && s.streamLimits.queries.inUse() == 0
+				return s.streams.replies.inUse() == 0 && s.streams.queries.inUse() == 0 && s.streams.connections.inUse() == 0
 			})
-			if highest < 62_000 {
-				t.Errorf("at most %d octets waited: the test has not reached the limits", highest)
+			if most := s.cfg.Limits.maxReplies(); highest < most/2 || highest > most {
+				t.Errorf("at most %d replies waited, want up to %d", highest, most)
 			}
 			slow := s.counterSum(t, "dnsconfigurer_dns_tcp_closed_total", "reason=slow")
-			room := s.counterSum(t, "dnsconfigurer_dns_tcp_closed_total", "reason=octets")
-			if slow+room != 100 || (clients == 1) != (room > 0) {
-				t.Errorf("closed: %d slow ones, %d without room, want 100 together", slow, room)
+			room := s.counterSum(t, "dnsconfigurer_dns_tcp_closed_total", "reason=replies")
+			if slow+room < 300 {
+				t.Errorf("closed: %d slow ones, %d without room, want 300 together", slow, room)
 			}
 		})
 	}
@@ -121,7 +108,7 @@ func TestServeStream_Pipelining(t *testing.T) {
 				c := s.dialFrom(t, netip.MustParseAddr("127.0.2.1"))
 				defer c.Close()
 				var queries []byte
-				for i := range DefaultMaxConnectionQueries {
+				for i := range maxStreamQueries {
 					name := fmt.Sprintf("%s%d.example.", prefix, i)
 					if i == 0 && round == "upstream" {
 						name = prefix + "slow.example."
@@ -132,14 +119,14 @@ func TestServeStream_Pipelining(t *testing.T) {
 				}
 				c.Write(queries)
 				seen := map[uint16]bool{}
-				for i := range DefaultMaxConnectionQueries {
+				for i := range maxStreamQueries {
 					c.SetReadDeadline(time.Now().Add(time.Minute))
 					m, err := readReply(c)
 					if err != nil || m.Rcode != dns.RcodeSuccess || len(m.Answer) == 0 || seen[m.Id] {
 						t.Fatalf("%s, reply %d: got %v, %v", round, i+1, m, err)
 					}
 					seen[m.Id] = true
-					if i == DefaultMaxConnectionQueries-2 && round == "upstream" {
+					if i == maxStreamQueries-2 && round == "upstream" {
 						if seen[0] {
 							t.Error("the slow query was answered before the others")
 						}
@@ -147,8 +134,8 @@ func TestServeStream_Pipelining(t *testing.T) {
 					}
 				}
 			}
-			if n := arrived.Load(); n > 2*DefaultMaxConnectionQueries {
-				t.Errorf("%d queries to upstream servers for %d names", n, DefaultMaxConnectionQueries+1)
+			if n := arrived.Load(); n > 2*maxStreamQueries {
+				t.Errorf("%d queries to upstream servers for %d names", n, maxStreamQueries+1)
 			}
 		})
 	}
@@ -169,15 +156,10 @@ func TestServeStream_Backpressure(t *testing.T) {
 			arrived.Add(1)
 			return newReply(t, q, validAddr), nil
 		}})
-		server, client := net.Pipe()
-		var serving sync.WaitGroup
-		serving.Go(func() {
-			defer server.Close()
-			s.serveStream(t.Context(), server, newStreams(DefaultMaxConnections, DefaultMaxClientConnections))
-		})
+		client, serving := s.servePipe(t)
 		written := atomic.Int32{}
 		serving.Go(func() {
-			for i := range DefaultMaxConnectionQueries {
+			for i := range maxStreamQueries {
 				if _, err := client.Write(frame(mustPack(t, parseQuery(fmt.Sprintf("n%d.example. A", i), false)))); err != nil {
 					return
 				}
@@ -196,46 +178,35 @@ func TestServeStream_Backpressure(t *testing.T) {
 		}
 		client.Close()
 		serving.Wait()
-		if n := s.streamLimits.octets.inUse() + s.streamLimits.queries.inUse(); n != 0 {
-			t.Errorf("%d units are still in use", n)
-		}
+		s.expectFree(t)
 	})
 }
 
-// TestServeStream_NoRoom: without room in a budget the answer waits for 5 seconds. Then the
-// connection is closed.
+// TestServeStream_NoRoom: without a slot the answer waits for 5 seconds. Then the connection is closed.
 func TestServeStream_NoRoom(t *testing.T) {
-	for _, budgetName := range []string{"octets", "queries"} {
+	for _, reason := range []closeReason{closedReplies, closedQueries} {
 		for _, freed := range []time.Duration{0, messageTimeout - 2*limitPoll, messageTimeout + limitPoll} {
-			t.Run(fmt.Sprintf("%s, room after %v", budgetName, freed), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, room after %v", reason, freed), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := newTestServer(t, smallCluster,
 						Config{Upstream: func(_ context.Context, q *dns.Msg) (*dns.Msg, error) { return largeReply(t, q), nil }})
-					b := map[string]*budget{"octets": s.streamLimits.octets, "queries": s.streamLimits.queries}[budgetName]
-					b.mu.Lock()
-					free := b.limit
-					b.used = b.limit
-					b.mu.Unlock()
-					time.AfterFunc(freed, func() {
-						b.mu.Lock()
-						defer b.mu.Unlock()
-						b.used -= free
-					})
-					if freed == 0 {
-						synctest.Wait()
-						time.Sleep(time.Nanosecond)
+					l := map[closeReason]*limiter{closedReplies: s.streams.replies, closedQueries: s.streams.queries}[reason]
+					l.maxPinned = l.limit // none is replaced
+					full := l.admitAll(clientAddr(0), kindPlain, time.Now(), l.limit)
+					for client := 1; l.inUse() < l.limit; client++ {
+						full = append(full, l.admitAll(clientAddr(client), kindPlain, time.Now(), l.few)...)
 					}
-					server, client := net.Pipe()
-					var serving sync.WaitGroup
-					serving.Go(func() {
-						defer server.Close()
-						s.serveStream(t.Context(), server, newStreams(DefaultMaxConnections, DefaultMaxClientConnections))
-					})
+					if freed == 0 {
+						releaseAll(full...)
+					} else {
+						time.AfterFunc(freed, func() { releaseAll(full...) })
+					}
+					client, serving := s.servePipe(t)
 					begin := time.Now()
 					client.Write(frame(mustPack(t, parseQuery("large.example. TXT", false))))
 					m, err := readReply(client)
 					took := time.Since(begin)
-					closed := s.counterSum(t, "dnsconfigurer_dns_tcp_closed_total", "reason="+budgetName)
+					closed := s.counterSum(t, "dnsconfigurer_dns_tcp_closed_total", "reason="+reason.String())
 					if freed < messageTimeout {
 						if err != nil || len(m.Answer) != 240 || closed != 0 || took > freed+limitPoll {
 							t.Errorf("after %v: got %v, want 240 records", took, err)
@@ -245,72 +216,61 @@ func TestServeStream_NoRoom(t *testing.T) {
 					}
 					client.Close()
 					serving.Wait()
+					time.Sleep(time.Second)
+					s.expectFree(t)
+					expectUnused(t, s.streams.connections)
 				})
 			})
 		}
 	}
 }
 
-// TestServeStream_QueriesLimited: a connection has MaxConnectionQueries in flight at most, and a client
-// its share of MaxTCPQueries. The rest is answered after them.
+// servePipe serves a connection, and returns the end of its client.
+func (s *testServer) servePipe(t *testing.T) (net.Conn, *sync.WaitGroup) {
+	t.Helper()
+	server, client := net.Pipe()
+	slot := s.streams.add(server, podAddr)
+	serving := new(sync.WaitGroup)
+	serving.Go(func() {
+		defer s.streams.remove(server, slot)
+		defer server.Close()
+		newStream(s.Server, s.streams, server, podAddr, slot).serve(t.Context())
+	})
+	return client, serving
+}
+
+// TestServeStream_QueriesLimited: a connection has 64 queries in flight at most. The rest is answered
+// after them.
 func TestServeStream_QueriesLimited(t *testing.T) {
 	const queries = 100
-	for _, tt := range []struct {
-		limits Limits
-		want   int // in flight
-	}{
-		{Limits{}, DefaultMaxConnectionQueries},
-		{Limits{MaxConnectionQueries: 2}, 2},
-		{Limits{MaxConnectionQueries: queries}, queries},
-		{Limits{MaxConnectionQueries: queries, MaxTCPQueries: MinConcurrent}, clientShare(MinConcurrent)},
-	} {
-		t.Run(fmt.Sprintf("%+v", tt.limits), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				release := make(chan struct{})
-				waiting := func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
-					<-release
-					return newReply(t, q, validAddr), nil
-				}
-				s := newTestServer(t, smallCluster, Config{Limits: tt.limits, Upstream: waiting})
-				server, client := net.Pipe()
-				var serving sync.WaitGroup
-				serving.Go(func() {
-					defer server.Close()
-					s.serveStream(t.Context(), server, newStreams(DefaultMaxConnections, DefaultMaxClientConnections))
-				})
-				serving.Go(func() {
-					for i := range queries {
-						if _, err := client.Write(frame(mustPack(t, parseQuery(fmt.Sprintf("n%d.example. A", i), false)))); err != nil {
-							t.Error(err)
-						}
-					}
-				})
-				synctest.Wait()
-				if n := s.slotPools[budgetOther].inUse(); n != tt.want {
-					t.Errorf("%d queries are in flight, want %d", n, tt.want)
-				}
-				close(release)
-				for i := range queries {
-					if m, err := readReply(client); err != nil || m.Rcode != dns.RcodeSuccess {
-						t.Fatalf("reply %d: %v, %v", i+1, m, err)
-					}
-				}
-				client.Close()
-				serving.Wait()
-			})
-		})
-	}
-}
-
-// TestNewStreamLimits: the budget of replies has the limits of the configuration.
-func TestNewStreamLimits(t *testing.T) {
-	for _, want := range []Limits{{MaxReplyOctets: DefaultMaxReplyOctets, MaxClientReplyOctets: DefaultMaxClientReplyOctets},
-		{MaxReplyOctets: 2 * MinReplyOctets, MaxClientReplyOctets: MinReplyOctets}} {
-		octets := newServer(t, smallCluster, Config{Limits: want}).streamLimits.octets
-		if octets.limit != int64(want.MaxReplyOctets) || octets.clientLimit != int64(want.MaxClientReplyOctets) {
-			t.Errorf("got %d and %d of a client, want %+v", octets.limit, octets.clientLimit, want)
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		waiting := func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
+			<-release
+			return newReply(t, q, validAddr), nil
 		}
-	}
+		s := newTestServer(t, smallCluster, Config{Upstream: waiting})
+		client, serving := s.servePipe(t)
+		serving.Go(func() {
+			for i := range queries {
+				if _, err := client.Write(frame(mustPack(t, parseQuery(fmt.Sprintf("n%d.example. A", i), false)))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		synctest.Wait()
+		if n := s.streams.queries.inUse(); n != maxStreamQueries {
+			t.Errorf("%d queries are in flight, want %d", n, maxStreamQueries)
+		}
+		close(release)
+		for i := range queries {
+			if m, err := readReply(client); err != nil || m.Rcode != dns.RcodeSuccess {
+				t.Fatalf("reply %d: %v, %v", i+1, m, err)
+			}
+		}
+		client.Close()
+		serving.Wait()
+	})
 }
 
 // TestServeStream_GreedyClient: one client with 40 connections of 64 slow queries each does not
@@ -330,21 +290,15 @@ func TestServeStream_GreedyClient(t *testing.T) {
 		c := s.dialFrom(t, netip.MustParseAddr("127.0.2.1"))
 		conns = append(conns, c)
 		var queries []byte
-		for j := range DefaultMaxConnectionQueries {
+		for j := range maxStreamQueries {
 			queries = append(queries, frame(mustPack(t, parseQuery(fmt.Sprintf("slow%d-%d.example. A", i, j), false)))...)
 		}
 		c.Write(queries)
 	}
-	const share = 783 // 38 % of 2,048
-	poll.Until(t, "the client has its share", func() bool { return s.streamLimits.queries.inUse() >= share })
+	poll.Until(t, "the queries of the client", func() bool { return s.streams.queries.inUse() == 40*maxStreamQueries })
 	for i := range 20 {
 		if got := addresses(s.exchange(t, "tcp", parseQuery(fmt.Sprintf("n%d.example. A", i), false))); got != validAddr {
 			t.Errorf("another client: got %s", got)
 		}
-	}
-	s.streamLimits.queries.mu.Lock()
-	defer s.streamLimits.queries.mu.Unlock()
-	if n := s.streamLimits.queries.clients[netip.MustParseAddr("127.0.2.1")]; n != share {
-		t.Errorf("the client has %d queries in flight, want %d", n, share)
 	}
 }

@@ -5,14 +5,12 @@ package dnsserver
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"os"
 	"runtime"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,18 +57,14 @@ func TestServeStream_Timeouts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newTestServer(t, smallCluster, Config{})
-				server, client := net.Pipe()
-				all := newStreams(DefaultMaxConnections, DefaultMaxClientConnections)
-				all.add(server, netip.Addr{})
 				begin := time.Now()
-				var sending sync.WaitGroup
-				sending.Go(func() { tt.send(client) })
-				s.serveStream(t.Context(), server, all)
+				client, serving := s.servePipe(t)
+				go tt.send(client)
+				serving.Wait()
 				if took := time.Since(begin); took != tt.want {
 					t.Errorf("the connection ended after %v, want %v", took, tt.want)
 				}
-				server.Close()
-				sending.Wait()
+				synctest.Wait()
 			})
 		})
 	}
@@ -80,8 +74,7 @@ func TestServeStream_Timeouts(t *testing.T) {
 func TestServeStream_SlowQuery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestServer(t, smallCluster, Config{})
-		server, client := net.Pipe()
-		go s.serveStream(t.Context(), server, newStreams(DefaultMaxConnections, DefaultMaxClientConnections))
+		client, _ := s.servePipe(t)
 		query := frame(mustPack(t, parseQuery("web.default.svc.cluster.local. A", false)))
 		for range 3 {
 			time.Sleep(idleTimeout - time.Millisecond)
@@ -113,7 +106,7 @@ func (s *testServer) dialStreams(t *testing.T, n int, octets []byte) connections
 	t.Helper()
 	var list connections
 	for range n {
-		c := s.dialFrom(t, netip.MustParseAddr("127.0.0.1"))
+		c := s.dialFrom(t, netip.MustParseAddr("127.0.2.1"))
 		list = append(list, c)
 		c.Write(octets)
 	}
@@ -146,14 +139,15 @@ func countResources(t *testing.T) (goroutines, descriptors int) {
 // connection that has been idle for longest is closed. No goroutine or descriptor is left when
 // the clients have closed theirs.
 func TestServeTCP_SlowClients(t *testing.T) {
-	s := startServer(t, smallCluster, Config{MaxClientConnections: DefaultMaxConnections})
+	s := startServer(t, smallCluster, Config{Limits: Limits{MaxMemory: 4 * MinMemory}})
+	most := s.cfg.Limits.maxConnections()
 	for _, network := range []string{"udp", "tcp"} { // starts all readers
 		s.exchange(t, network, parseQuery("cluster.local. SOA", false))
 	}
 	goroutines, descriptors := countResources(t)
 
 	query := frame(mustPack(t, parseQuery("web.default.svc.cluster.local. A", false)))
-	slow := s.dialStreams(t, DefaultMaxConnections*3/2, query[:1])
+	slow := s.dialStreams(t, most*3/2, query[:1])
 	defer slow.close()
 	for i, octet := range query[1 : len(query)-1] {
 		for _, c := range slow {
@@ -164,8 +158,8 @@ func TestServeTCP_SlowClients(t *testing.T) {
 				t.Errorf("over %s, after %d octets of the slow queries: got %s, want 10.96.0.7", network, 2+i, got)
 			}
 		}
-		if now, _ := countResources(t); now > goroutines+DefaultMaxConnections+100 {
-			t.Fatalf("got %d goroutines, %d before, for %d connections", now, goroutines, DefaultMaxConnections)
+		if now, _ := countResources(t); now > goroutines+most+100 {
+			t.Fatalf("got %d goroutines, %d before, for %d connections", now, goroutines, most)
 		}
 	}
 	slow.close()
@@ -175,50 +169,4 @@ func TestServeTCP_SlowClients(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// TestServeTCP_EvictsIdleConnection: of 1024 connections, the one with the most recent query is
-// kept when 1023 new ones are opened. All others are closed.
-func TestServeTCP_EvictsIdleConnection(t *testing.T) {
-	s := startServer(t, smallCluster, Config{MaxClientConnections: DefaultMaxConnections})
-	query := frame(mustPack(t, parseQuery("web.default.svc.cluster.local. A", false)))
-	sendQuery := func(c net.Conn) error {
-		if _, err := c.Write(query); err != nil {
-			return err
-		}
-		c.SetReadDeadline(time.Now().Add(time.Minute))
-		_, err := readMessage(c)
-		return err
-	}
-	// No connection is idle for idleTimeout before it is used, on a busy machine too.
-	open := func(n int, used net.Conn) (list connections) {
-		for i := range n {
-			c := s.dialFrom(t, netip.MustParseAddr("127.0.0.1"))
-			list = append(list, c)
-			err := sendQuery(c)
-			if i%16 == 15 {
-				err = errors.Join(err, sendQuery(used))
-			}
-			if err != nil {
-				t.Fatalf("connection %d of %d: %v", i+1, n, err)
-			}
-		}
-		return list
-	}
-	first := open(8, nil)
-	first = append(first, open(DefaultMaxConnections-8, first[7])...)
-	defer first.close()
-	if err := sendQuery(first[7]); err != nil {
-		t.Fatal(err)
-	}
-	more := open(DefaultMaxConnections-1, first[7])
-	defer more.close()
-	if err := sendQuery(first[7]); err != nil {
-		t.Errorf("the connection with the most recent query: %v", err)
-	}
-	for _, i := range []int{0, 6, 8, DefaultMaxConnections - 1} {
-		if err := sendQuery(first[i]); err == nil {
-			t.Errorf("connection %d is still open", i+1)
-		}
-	}
 }

@@ -287,7 +287,7 @@ func (s *Server) walkCandidates(ctx context.Context, q *query, by string, candid
 	if w.advance() {
 		return result{answer: finish()}
 	}
-	return result{budgetKind: budgetSearch, wait: func(ctx context.Context) answer {
+	return result{kind: kindSearch, wait: func(ctx context.Context) answer {
 		w.await(ctx)
 		return finish()
 	}}

@@ -230,10 +230,9 @@ func TestWalk_FallsBack(t *testing.T) {
 		reason    refusalReason
 		want      string
 	}{
-		{true, refusedClient, "failed, client, 1s"},
-		{true, refusedRate, "failed, rate, 1s"},
+		{true, refusedLimit, "failed, budget, 1s"},
 		{true, refusedSubqueries, "found, not_refused, 3s"}, // the client has the same limit
-		{false, refusedClient, "found, not_refused, 3s"},
+		{false, refusedLimit, "found, not_refused, 3s"},
 	} {
 		t.Run(fmt.Sprintf("%t, %s", tt.fallsBack, tt.reason.String()), func(t *testing.T) {
 			steps := []struct {

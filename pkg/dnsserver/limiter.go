@@ -1,0 +1,287 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"container/heap"
+	"container/list"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	// replaceAfter is how long a slot is kept at least. Servers resolve most names in less time,
+	// and after the same time package upstream queries another server as well (hedgeDelay).
+	// unbound has the same default (jostle-timeout).
+	replaceAfter = 200 * time.Millisecond
+
+	// replaceChoices is the number of holders among which the one that gives way is chosen. It
+	// bounds the work of an admission when the slots of most holders are newer than replaceAfter.
+	replaceChoices = 64
+)
+
+// limiter shares slots among clients by two rules:
+//
+//  1. A client takes any free slot, except a small reserve for clients that hold few.
+//  2. When no slot is free, the oldest slot of the client that holds most is replaced, if it is
+//     older than replaceAfter. A client may thus replace a slot of its own, but none of a client
+//     that holds fewer, unless it holds few itself.
+//
+// No client has a limit of its own: a node cache, an address behind NAT and a mail server are one
+// client each, and need many slots while others need none.
+//
+// A slot is what a client waits with: a query that is forwarded, a TCP connection, or a reply that
+// its client has not read. The kinds of queries share one limiter. Each kind has a reserve that the
+// others leave free, and is counted for each client separately, so that names of silent servers
+// delay no name of the cluster, not even for the same client.
+type limiter struct {
+	limit       int
+	reserve     int // slots for clients that hold fewer than few
+	few         int
+	kindReserve int // slots of each kind that other kinds do not take
+	maxPinned   int // slots that are not replaced; each new slot is one while there are fewer
+
+	mu      sync.Mutex
+	used    [numKinds]int
+	pinned  int
+	holders map[holderKey]*holder // those with a slot
+	ranking ranking               // those with a slot that may be replaced
+}
+
+// holderKey is a client and the kind of its queries. A client is an address: the pods of a node may
+// share an IPv6 prefix, and with one limit for the prefix a pod could take the slots of all.
+type holderKey struct {
+	client netip.Addr
+	kind   queryKind
+}
+
+// holder holds the slots of a client.
+type holder struct {
+	holderKey
+	held        int       // slots, with the pinned ones
+	replaceable list.List // of *slot, the oldest first
+	rank        int       // index in the ranking, valid while replaceable is not empty
+}
+
+// slot is a unit of a limiter. All fields are guarded by the mutex of the limiter.
+type slot struct {
+	limiter   *limiter
+	holder    *holder
+	since     time.Time
+	element   *list.Element // in holder.replaceable; nil: the slot is pinned, or no longer held
+	released  bool
+	replaced  bool
+	onReplace func() // nil: not set yet
+}
+
+// clientKey returns the address by which a client is known: an IPv4-mapped address is the IPv4
+// address, and the zone of a link-local address, which is the interface, is left out.
+func clientKey(client netip.Addr) netip.Addr { return client.Unmap().WithZone("") }
+
+// newLimiter returns a limiter without pinned slots and without reserves for kinds. limit is at
+// least 1.
+func newLimiter(limit int) *limiter {
+	reserve := limit / 16
+	return &limiter{limit: limit, reserve: reserve, few: max(1, reserve/8), holders: map[holderKey]*holder{}}
+}
+
+// admit takes a slot for a client, or returns nil. A client whose address is unknown is the zero
+// Addr. The caller must release the slot.
+func (l *limiter) admit(client netip.Addr, kind queryKind, now time.Time) *slot {
+	key := holderKey{clientKey(client), kind}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := l.holders[key]
+	if h == nil {
+		h = &holder{holderKey: key}
+	}
+	if !l.hasRoomLocked(h) && !l.replaceLocked(h, now) {
+		return nil
+	}
+	return l.takeLocked(h, now)
+}
+
+// admitSpare is admit for work that no client waits for, such as a prefetch. It leaves half of the
+// slots to clients, and replaces none.
+func (l *limiter) admitSpare(client netip.Addr, kind queryKind, now time.Time) *slot {
+	if l.inUse() >= l.limit/2 {
+		return nil
+	}
+	return l.admit(client, kind, now)
+}
+
+// hasRoomLocked reports whether h gets a free slot.
+func (l *limiter) hasRoomLocked(h *holder) bool {
+	if l.used[h.kind] < l.kindReserve {
+		return true
+	}
+	free := l.limit
+	for kind, used := range l.used {
+		if queryKind(kind) != h.kind {
+			used = max(used, l.kindReserve)
+		}
+		free -= used
+	}
+	if h.held >= l.few {
+		free -= l.reserve
+	}
+	return free > 0
+}
+
+// replaceLocked makes room for h by the second rule. It reports whether a slot gave way.
+func (l *limiter) replaceLocked(h *holder, now time.Time) bool {
+	var from *holder
+	for _, candidate := range l.ranking[:min(len(l.ranking), replaceChoices)] {
+		reserved := candidate.kind != h.kind && l.used[candidate.kind] <= l.kindReserve
+		holdsFewer := candidate.held < h.held && h.held >= l.few
+		if reserved || holdsFewer || now.Sub(candidate.oldest().since) < replaceAfter {
+			continue
+		}
+		if from == nil || candidate.before(from) {
+			from = candidate
+		}
+	}
+	if from == nil {
+		return false
+	}
+	s := from.oldest()
+	l.dropLocked(s)
+	s.replaced = true
+	if s.onReplace != nil {
+		s.onReplace()
+	}
+	return true
+}
+
+// takeLocked gives h a new slot.
+func (l *limiter) takeLocked(h *holder, now time.Time) *slot {
+	s := &slot{limiter: l, holder: h, since: now}
+	l.holders[h.holderKey] = h
+	l.used[h.kind]++
+	h.held++
+	if l.pinned < l.maxPinned {
+		l.pinned++
+		l.rankLocked(h)
+		return s
+	}
+	s.element = h.replaceable.PushBack(s)
+	if h.replaceable.Len() == 1 {
+		heap.Push(&l.ranking, h)
+	}
+	l.rankLocked(h)
+	return s
+}
+
+// dropLocked takes the slot from its holder.
+func (l *limiter) dropLocked(s *slot) {
+	h := s.holder
+	s.released = true
+	l.used[h.kind]--
+	h.held--
+	if s.element == nil {
+		l.pinned--
+	} else if h.replaceable.Remove(s.element); h.replaceable.Len() == 0 {
+		heap.Remove(&l.ranking, h.rank)
+	}
+	if h.held == 0 {
+		delete(l.holders, h.holderKey)
+	}
+	l.rankLocked(h)
+}
+
+// rankLocked restores the order of the ranking after a change of h.
+func (l *limiter) rankLocked(h *holder) {
+	if h.replaceable.Len() > 0 {
+		heap.Fix(&l.ranking, h.rank)
+	}
+}
+
+// whenReplaced sets the function that is called when the slot is replaced, which must not block. If
+// the slot is replaced already, it is called now.
+func (s *slot) whenReplaced(f func()) {
+	s.limiter.mu.Lock()
+	defer s.limiter.mu.Unlock()
+	if s.onReplace = f; s.replaced {
+		f()
+	}
+}
+
+// isReplaced reports whether another client has the slot.
+func (s *slot) isReplaced() bool {
+	s.limiter.mu.Lock()
+	defer s.limiter.mu.Unlock()
+	return s.replaced
+}
+
+// renew makes the slot the newest one of its client. It is a no-op if the slot is replaced or pinned.
+func (s *slot) renew(now time.Time) {
+	s.limiter.mu.Lock()
+	defer s.limiter.mu.Unlock()
+	if s.element == nil || s.released {
+		return
+	}
+	s.since = now
+	s.holder.replaceable.MoveToBack(s.element)
+	s.limiter.rankLocked(s.holder)
+}
+
+// release returns the slot. It is a no-op if the slot is replaced, or released already.
+func (s *slot) release() {
+	s.limiter.mu.Lock()
+	defer s.limiter.mu.Unlock()
+	if !s.released {
+		s.limiter.dropLocked(s)
+	}
+}
+
+// inUse returns the number of slots that all clients hold.
+func (l *limiter) inUse() (n int) {
+	for kind := range numKinds {
+		n += l.inUseBy(kind)
+	}
+	return n
+}
+
+// inUseBy returns the number of slots that queries of a kind hold.
+func (l *limiter) inUseBy(kind queryKind) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.used[kind]
+}
+
+// oldest returns the slot that would be replaced first.
+func (h *holder) oldest() *slot { return h.replaceable.Front().Value.(*slot) }
+
+// before reports whether a slot of h is replaced before one of other.
+func (h *holder) before(other *holder) bool {
+	if h.held != other.held {
+		return h.held > other.held
+	}
+	return h.oldest().since.Before(other.oldest().since)
+}
+
+// ranking is a heap of holders in the order in which their slots are replaced.
+type ranking []*holder
+
+func (r ranking) Len() int           { return len(r) }
+func (r ranking) Less(i, j int) bool { return r[i].before(r[j]) }
+
+func (r ranking) Swap(i, j int) {
+	r[i], r[j] = r[j], r[i]
+	r[i].rank, r[j].rank = i, j
+}
+
+func (r *ranking) Push(h any) {
+	h.(*holder).rank = len(*r)
+	*r = append(*r, h.(*holder))
+}
+
+func (r *ranking) Pop() any {
+	last := len(*r) - 1
+	h := (*r)[last]
+	(*r)[last] = nil
+	*r = (*r)[:last]
+	return h
+}

@@ -1,0 +1,371 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// clientAddr returns the address of the i-th client.
+func clientAddr(i int) netip.Addr {
+	var b [16]byte
+	copy(b[:], []byte{0xfd, 0, 0, 0x10})
+	binary.BigEndian.PutUint32(b[12:], uint32(i))
+	return netip.AddrFrom16(b)
+}
+
+// begin is when the tests of limiters begin.
+var begin = time.Unix(1_800_000_000, 0)
+
+// admitAll takes slots for a client until there is none, and at most limit.
+func (l *limiter) admitAll(client netip.Addr, kind queryKind, now time.Time, limit int) (slots []*slot) {
+	for len(slots) < limit {
+		s := l.admit(client, kind, now)
+		if s == nil {
+			break
+		}
+		slots = append(slots, s)
+	}
+	return slots
+}
+
+// expectUnused fails the test unless no slot of the limiter is in use, and it has forgotten every
+// client.
+func expectUnused(t *testing.T, l *limiter) {
+	t.Helper()
+	if l.inUse() != 0 || l.pinned != 0 || len(l.holders) != 0 || len(l.ranking) != 0 {
+		t.Errorf("%d slots are in use, %d pinned, by %d clients, %d of them in the ranking",
+			l.inUse(), l.pinned, len(l.holders), len(l.ranking))
+	}
+}
+
+func releaseAll(slots ...*slot) {
+	for _, s := range slots {
+		s.release()
+		s.release() // without effect
+	}
+}
+
+// TestLimiter_Free: one client takes all slots except the reserve, and eight clients more have an eighth of
+// the reserve each.
+func TestLimiter_Free(t *testing.T) {
+	l := newLimiter(4096)
+	all := l.admitAll(clientAddr(0), kindPlain, begin, 5000)
+	if len(all) != 4096-256 {
+		t.Errorf("one client has %d slots, want all of 4096 except 256", len(all))
+	}
+	for i := range 8 {
+		few := l.admitAll(clientAddr(1+i), kindPlain, begin, 5000)
+		if len(few) != 32 {
+			t.Errorf("client %d has %d slots of the reserve, want 32", i, len(few))
+		}
+		all = append(all, few...)
+	}
+	if l.admit(clientAddr(100), kindPlain, begin) != nil {
+		t.Error("a slot above the limit")
+	}
+	releaseAll(all...)
+	expectUnused(t, l)
+}
+
+// TestLimiter_Kinds: a client that has taken all that it gets for one kind of names still gets the
+// reserve of each other kind, and so do others.
+func TestLimiter_Kinds(t *testing.T) {
+	l := newQueryLimiter(Limits{MaxQueries: 4096})
+	held := l.admitAll(clientAddr(0), kindPlain, begin, 5000)
+	if want := 4096 - 3*128 - 256; len(held) != want {
+		t.Errorf("%d slots for one kind, want %d", len(held), want)
+	}
+	for _, kind := range []queryKind{kindCluster, kindReverse, kindSearch} {
+		more := l.admitAll(clientAddr(0), kind, begin, 5000)
+		if len(more) != 128 {
+			t.Errorf("%d slots for %v, want its reserve", len(more), kind)
+		}
+		held = append(held, more...)
+	}
+	releaseAll(held...)
+	expectUnused(t, l)
+}
+
+// TestLimiter_Replace has the second rule: which slot gives way to whom.
+func TestLimiter_Replace(t *testing.T) {
+	type group struct {
+		client, slots int
+		age           time.Duration
+	}
+	const most, some, few = 1, 2, 3
+	for _, tt := range []struct {
+		name   string
+		full   []group
+		client int // of the query
+		want   int // the client that loses its oldest slot; 0: the query is refused
+	}{
+		{"the client that holds most", []group{{some, 4, time.Hour}, {most, 10, time.Second}}, few, most},
+		{"its own slot", []group{{some, 4, time.Hour}, {most, 10, time.Second}}, most, most},
+		{"at 200 ms", []group{{most, 14, replaceAfter}}, few, most},
+		{"before 200 ms", []group{{most, 14, replaceAfter - 1}}, few, 0},
+		{"the next client, if the first one holds new slots", []group{{some, 4, time.Second}, {most, 10, 0}}, few, some},
+		{"never one that holds less", []group{{some, 4, time.Second}, {most, 10, 0}}, most, 0},
+		{"the oldest of equals", []group{{most, 7, time.Second}, {some, 7, time.Minute}}, few, some},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLimiter(14)
+			first := map[int]*slot{}
+			for _, g := range tt.full {
+				all := l.admitAll(clientAddr(g.client), kindPlain, begin.Add(-g.age), g.slots)
+				if len(all) != g.slots {
+					t.Fatalf("%d slots, want %d", len(all), g.slots)
+				}
+				first[g.client] = all[0]
+			}
+			if s := l.admit(clientAddr(tt.client), kindPlain, begin); (s != nil) != (tt.want != 0) {
+				t.Errorf("got %v, want a slot: %t", s, tt.want != 0)
+			}
+			for client, s := range first {
+				if s.isReplaced() != (client == tt.want) {
+					t.Errorf("client %d: replaced is %t", client, s.isReplaced())
+				}
+			}
+			if n := l.inUse(); n != 14 {
+				t.Errorf("%d slots are in use, want 14", n)
+			}
+		})
+	}
+}
+
+// TestLimiter_KindsReplace: a full kind takes no slot of another kind's reserve.
+func TestLimiter_KindsReplace(t *testing.T) {
+	l := newQueryLimiter(Limits{MaxQueries: 320})
+	l.maxPinned = 0
+	reserved := l.admitAll(clientAddr(0), kindCluster, begin, 10)
+	l.admitAll(clientAddr(1), kindPlain, begin, 1000)
+	later := begin.Add(time.Second)
+	for range 300 {
+		if l.admit(clientAddr(2), kindPlain, later) == nil {
+			break
+		}
+	}
+	if i := slices.IndexFunc(reserved, (*slot).isReplaced); i >= 0 {
+		t.Errorf("slot %d of the reserve was replaced", i)
+	}
+	if s := l.admit(clientAddr(3), kindReverse, later); s == nil {
+		t.Error("no slot for a kind that has none")
+	}
+}
+
+// TestLimiter_Pinned: pinned slots are not replaced, also when no others are left, and a released one
+// becomes free for another pinned query.
+func TestLimiter_Pinned(t *testing.T) {
+	l := newLimiter(10)
+	l.maxPinned = 6
+	all := l.admitAll(clientAddr(0), kindPlain, begin, 10)
+	later := begin.Add(time.Hour)
+	for i := range 4 {
+		if l.admit(clientAddr(1), kindPlain, later) == nil {
+			t.Errorf("slot %d of 4 is not replaced", i)
+		}
+	}
+	if l.admit(clientAddr(2), kindPlain, later) != nil {
+		t.Error("a pinned slot is replaced, or a new one")
+	}
+	all[0].release()
+	if s := l.admit(clientAddr(2), kindPlain, later); s == nil || s.element != nil || l.pinned != 6 {
+		t.Errorf("got %v with %d pinned slots, want a pinned one", s, l.pinned)
+	}
+}
+
+// TestLimiter_Renew: a slot that is used again is the last one to be replaced.
+func TestLimiter_Renew(t *testing.T) {
+	l := newLimiter(3)
+	all := l.admitAll(clientAddr(0), kindPlain, begin, 3)
+	now := begin.Add(time.Second)
+	all[0].renew(now)
+	l.admit(clientAddr(1), kindPlain, now)
+	if all[0].isReplaced() || !all[1].isReplaced() {
+		t.Error("the renewed slot was replaced")
+	}
+	all[1].renew(now) // without effect
+	releaseAll(all[0], all[2])
+	if n := l.inUse(); n != 1 {
+		t.Errorf("%d slots are in use, want 1", n)
+	}
+}
+
+// TestLimiter_WhenReplaced: a slot may be replaced before and after its owner sets the function.
+func TestLimiter_WhenReplaced(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		l := newLimiter(1)
+		s := l.admit(clientAddr(0), kindPlain, begin)
+		calls := 0
+		if before {
+			l.admit(clientAddr(1), kindPlain, begin.Add(time.Second))
+		}
+		s.whenReplaced(func() { calls++ })
+		if !before {
+			l.admit(clientAddr(1), kindPlain, begin.Add(time.Second))
+		}
+		if calls != 1 || !s.isReplaced() {
+			t.Errorf("replaced before: %t: %d calls", before, calls)
+		}
+	}
+}
+
+// TestLimiter_Spare: work that no client waits for leaves half of the slots, and replaces none.
+func TestLimiter_Spare(t *testing.T) {
+	l := newLimiter(10)
+	l.admitAll(clientAddr(0), kindPlain, begin, 4)
+	if l.admitSpare(clientAddr(1), kindPlain, begin) == nil {
+		t.Error("no slot although six are free")
+	}
+	if l.admitSpare(clientAddr(1), kindPlain, begin.Add(time.Hour)) != nil {
+		t.Error("a slot although half of them are in use")
+	}
+}
+
+// TestLimiter_Client: an IPv4-mapped address is the IPv4 address, a link-local address is the same client
+// in all zones, and the addresses of an IPv6 prefix are clients of their own.
+func TestLimiter_Client(t *testing.T) {
+	l := newLimiter(100)
+	for _, address := range []string{"10.244.1.7", "::ffff:10.244.1.7", "fe80::1%eth0", "fe80::1%eth1", "fe80::2%eth0"} {
+		l.admit(netip.MustParseAddr(address), kindPlain, begin)
+	}
+	if n := len(l.holders); n != 3 {
+		t.Errorf("%d clients, want 3", n)
+	}
+}
+
+// TestLimiter_Random compares random admissions with the rules, written down for a list of slots.
+func TestLimiter_Random(t *testing.T) {
+	const limit, clients = 64, 12
+	random := rand.New(rand.NewPCG(1, 2))
+	l := newQueryLimiter(Limits{MaxQueries: limit})
+	var held []*slot // the oldest first
+	now := begin
+	count := func(matches func(*slot) bool) (n int) {
+		for _, s := range held {
+			if matches(s) {
+				n++
+			}
+		}
+		return n
+	}
+	heldBy := func(key holderKey) int { return count(func(s *slot) bool { return s.holder.holderKey == key }) }
+	usedBy := func(kind queryKind) int { return count(func(s *slot) bool { return s.holder.kind == kind }) }
+	// loses returns the slot that gives way to a query of a client.
+	loses := func(key holderKey) (lost *slot) {
+		most := 1
+		if n := heldBy(key); n >= l.few {
+			most = n
+		}
+		for _, s := range held {
+			n := heldBy(s.holder.holderKey)
+			reserved := s.holder.kind != key.kind && usedBy(s.holder.kind) <= l.kindReserve
+			oldest := slices.IndexFunc(held, func(o *slot) bool { return o.element != nil && o.holder.holderKey == s.holder.holderKey })
+			if s.element == nil || held[oldest] != s || reserved || now.Sub(s.since) < replaceAfter || n < most {
+				continue
+			}
+			if n > most || lost == nil {
+				lost, most = s, n
+			}
+		}
+		return lost
+	}
+	refused, replaced := 0, 0
+	for range 50_000 {
+		now = now.Add(time.Duration(1+random.IntN(20)) * time.Millisecond)
+		if len(held) > 0 && random.IntN(5) < 2 {
+			i := random.IntN(len(held))
+			held[i].release()
+			held = slices.Delete(held, i, i+1)
+			continue
+		}
+		key := holderKey{clientAddr(random.IntN(1 + random.IntN(clients))), queryKind(random.IntN(int(numKinds)))}
+		free := limit
+		for kind := range numKinds {
+			if used := usedBy(kind); kind == key.kind {
+				free -= used
+			} else {
+				free -= max(used, l.kindReserve)
+			}
+		}
+		if heldBy(key) >= l.few {
+			free -= l.reserve
+		}
+		mayTake := free > 0 || usedBy(key.kind) < l.kindReserve
+		lost := loses(key)
+		s := l.admit(key.client, key.kind, now)
+		switch {
+		case (s != nil) != (mayTake || lost != nil):
+			t.Fatalf("%v: got %v, free %t, %v gives way", key, s, mayTake, lost)
+		case s == nil:
+			refused++
+			continue
+		case !mayTake:
+			replaced++
+			if i := slices.IndexFunc(held, (*slot).isReplaced); i < 0 || held[i] != lost {
+				t.Fatalf("%v: want %v to be replaced", key, lost.holder.holderKey)
+			} else {
+				held = slices.Delete(held, i, i+1)
+			}
+		}
+		held = append(held, s)
+		if n := l.inUse(); n != len(held) || n > limit {
+			t.Fatalf("%d slots are in use, want %d", n, len(held))
+		}
+	}
+	if refused < 1000 || replaced < 1000 {
+		t.Errorf("%d refused, %d replaced: the test does not reach the limits", refused, replaced)
+	}
+	releaseAll(held...)
+	expectUnused(t, l)
+}
+
+// TestLimiter_Concurrent: slots are neither lost nor given twice, whatever runs at once.
+func TestLimiter_Concurrent(t *testing.T) {
+	l := newQueryLimiter(Limits{MaxQueries: 100})
+	var clients sync.WaitGroup
+	for client := range 20 {
+		clients.Go(func() {
+			now := begin
+			for range 500 {
+				now = now.Add(50 * time.Millisecond)
+				s := l.admit(clientAddr(client), queryKind(client%int(numKinds)), now)
+				if s == nil {
+					continue
+				}
+				s.whenReplaced(func() {})
+				s.renew(now)
+				if n := l.inUse(); n > 100 {
+					t.Errorf("%d slots are in use", n)
+				}
+				s.release()
+			}
+		})
+	}
+	clients.Wait()
+	expectUnused(t, l)
+}
+
+// BenchmarkLimiter_Replace measures an admission when all slots are in use, by one client each.
+func BenchmarkLimiter_Replace(b *testing.B) {
+	l := newLimiter(4096)
+	now := begin
+	for i := range 4096 {
+		l.admit(clientAddr(i), kindPlain, now)
+	}
+	i := 0
+	for b.Loop() {
+		i++
+		now = now.Add(time.Second)
+		if l.admit(clientAddr(4096+i), kindPlain, now) == nil {
+			b.Fatal("refused")
+		}
+	}
+}

@@ -1,0 +1,168 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
+)
+
+// queryKind is a kind of query that waits for other servers. Each kind has a reserve of slots, so
+// that queries for names of the cluster zone are forwarded while the servers of all other names do
+// not answer, and the reverse.
+type queryKind uint8
+
+const (
+	kindPlain   queryKind = iota // all other names; also connections and replies, which have one kind
+	kindCluster                  // names of the cluster zone, which a node cache forwards
+	kindReverse                  // reverse names
+	kindSearch                   // expansions of search lists, and each of their subqueries
+	numKinds
+)
+
+// String returns the kind as a label of metrics.
+func (kind queryKind) String() string {
+	return [...]string{"plain", "cluster", "reverse", "search"}[kind]
+}
+
+// Limits bound what clients can use of the server: [limiter] has the rules. Zero values select the
+// defaults.
+type Limits struct {
+	// MaxQueries is the number of queries that may wait for other servers, from MinQueries to the
+	// constant MaxQueries. At the limit a query gets a stale answer or SERVFAIL.
+	MaxQueries int
+
+	// MaxMemory is the memory in octets for what clients leave in the server, from MinMemory to
+	// the constant MaxMemory: a quarter for the cache (CacheConfig), a quarter for replies over
+	// TCP that their clients have not read, and half for TCP connections. At these limits replies
+	// are evicted from the cache, and connections are closed.
+	MaxMemory int
+}
+
+// Defaults and bounds of Limits. Most queries that wait hold a UDP source port, and there are 65535
+// ports.
+const (
+	DefaultMaxQueries = 4096
+	MinQueries        = 100
+	MaxQueries        = 65535
+
+	DefaultMaxMemory = 64 << 20
+	MinMemory        = 4 << 20
+	MaxMemory        = 1 << 30
+)
+
+const (
+	// connectionMemory is the memory for a TCP connection, in octets.
+	connectionMemory = 8 << 10
+
+	// replyMemory is the memory for a reply over TCP that its client has not read, in octets: the
+	// longest one. Only replies longer than smallReply count.
+	replyMemory = 64 << 10
+)
+
+// setDefaults validates l and replaces zero values.
+func (l *Limits) setDefaults() error {
+	l.MaxQueries = cmp.Or(l.MaxQueries, DefaultMaxQueries)
+	l.MaxMemory = cmp.Or(l.MaxMemory, DefaultMaxMemory)
+	switch {
+	case l.MaxQueries < MinQueries || l.MaxQueries > MaxQueries:
+		return fmt.Errorf("MaxQueries %d: want %d to %d", l.MaxQueries, MinQueries, MaxQueries)
+	case l.MaxMemory < MinMemory || l.MaxMemory > MaxMemory:
+		return fmt.Errorf("MaxMemory %d: want %d to %d", l.MaxMemory, MinMemory, MaxMemory)
+	}
+	return nil
+}
+
+// CacheConfig returns the size of the cache for these limits.
+func (l Limits) CacheConfig() cache.Config {
+	octets := cmp.Or(l.MaxMemory, DefaultMaxMemory) / 4
+	return cache.Config{MaxBytes: octets, MaxEntries: octets / (cache.DefaultMaxBytes / cache.DefaultMaxEntries)}
+}
+
+// maxConnections returns the number of TCP connections that may be open.
+func (l Limits) maxConnections() int { return l.MaxMemory / 2 / connectionMemory }
+
+// maxReplies returns the number of long replies over TCP that may wait for their clients.
+func (l Limits) maxReplies() int { return l.MaxMemory / 4 / replyMemory }
+
+// newQueryLimiter returns the limiter of the queries that wait for other servers.
+//
+// Half of the slots are pinned, and a sixteenth more to make up for the time between two queries:
+// under any load, servers that take longer than replaceAfter for every name complete half of the
+// queries that the slots could complete.
+func newQueryLimiter(limits Limits) *limiter {
+	l := newLimiter(limits.MaxQueries)
+	l.kindReserve = l.limit / 32
+	l.maxPinned = l.limit/2 + l.limit/16
+	return l
+}
+
+// admit acquires a slot for r, which waits for other servers. It returns a function that waits
+// and releases the slot; the caller must call it. If there is no slot, wait is nil and a is the
+// answer.
+func (s *Server) admit(client netip.Addr, r result) (a answer, wait func(context.Context) answer) {
+	if slot := s.queries.admit(client, r.kind, time.Now()); slot != nil {
+		return answer{}, func(ctx context.Context) answer { return s.awaitOrStale(ctx, r, slot) }
+	}
+	refused := s.refuse(r.kind, refusedLimit)
+	if r.stale != nil {
+		return r.stale(), nil
+	}
+	return refused, nil
+}
+
+// staleDelay is how long a client waits before it gets a stale answer (RFC 8767 section 5).
+const staleDelay = 1800 * time.Millisecond
+
+// awaitOrStale waits for r and releases its slot. If r has a stale answer, awaitOrStale returns
+// that answer when the other servers fail or take longer than staleDelay. The query then continues
+// with its slot, so that the next client gets the new answer.
+func (s *Server) awaitOrStale(ctx context.Context, r result, slot *slot) answer {
+	if r.stale == nil {
+		return s.awaitInSlot(ctx, r, slot)
+	}
+	fresh := make(chan answer, 1)
+	s.goTracked(ctx, func(ctx context.Context) { fresh <- s.awaitInSlot(ctx, r, slot) })
+	delay := time.NewTimer(staleDelay)
+	defer delay.Stop()
+	select {
+	case a := <-fresh:
+		if !a.failed() {
+			return a
+		}
+	case <-delay.C:
+	case <-ctx.Done():
+	}
+	return r.stale()
+}
+
+// awaitInSlot waits for r until the slot is replaced, and releases it.
+func (s *Server) awaitInSlot(ctx context.Context, r result, slot *slot) answer {
+	defer slot.release()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	slot.whenReplaced(cancel)
+	a := r.wait(ctx)
+	if a.failed() && slot.isReplaced() {
+		return s.refuse(r.kind, refusedReplaced)
+	}
+	return a
+}
+
+// prefetch calls ask in the background. It is a no-op if half of the slots are in use.
+func (s *Server) prefetch(ctx context.Context, client netip.Addr, kind queryKind, ask func(context.Context)) {
+	slot := s.queries.admitSpare(client, kind, time.Now())
+	if slot == nil {
+		return
+	}
+	s.goTracked(ctx, func(ctx context.Context) {
+		defer slot.release()
+		ask(ctx)
+	})
+}
