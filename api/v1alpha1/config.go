@@ -213,8 +213,8 @@ type Limits struct {
 	MaxQueries int `json:"maxQueries,omitempty"`
 
 	// MaxMemory is the memory for what clients leave in the server, "4Mi" to "1Gi": a quarter for
-	// the cache, half for TCP connections (8 KiB each), and a quarter for replies over TCP that are
-	// not read yet (64 KiB each). Empty: "64Mi".
+	// the cache, an eighth for replies over TCP that are not read yet (64 KiB each), and the rest
+	// for TCP connections (10 KiB each). Empty: "64Mi".
 	MaxMemory string `json:"maxMemory,omitempty"`
 }
 

@@ -39,9 +39,9 @@ type Limits struct {
 	MaxQueries int
 
 	// MaxMemory is the memory in octets for what clients leave in the server, from MinMemory to
-	// the constant MaxMemory: a quarter for the cache (CacheConfig), a quarter for replies over
-	// TCP that their clients have not read, and half for TCP connections. At these limits replies
-	// are evicted from the cache, and connections are closed.
+	// the constant MaxMemory: a quarter for the cache (CacheConfig), an eighth for replies over
+	// TCP that their clients have not read, and the rest for TCP connections. At these limits
+	// replies are evicted from the cache, and connections are closed.
 	MaxMemory int
 }
 
@@ -58,8 +58,9 @@ const (
 )
 
 const (
-	// connectionMemory is the memory for a TCP connection, in octets.
-	connectionMemory = 8 << 10
+	// connectionMemory is the memory for a TCP connection, in octets: 3,800 connections that have
+	// sent a query took 10.6 kB each.
+	connectionMemory = 10 << 10
 
 	// replyMemory is the memory for a reply over TCP that its client has not read, in octets: the
 	// longest one. Only replies longer than smallReply count.
@@ -86,10 +87,10 @@ func (l Limits) CacheConfig() cache.Config {
 }
 
 // maxConnections returns the number of TCP connections that may be open.
-func (l Limits) maxConnections() int { return l.MaxMemory / 2 / connectionMemory }
+func (l Limits) maxConnections() int { return l.MaxMemory / 8 * 5 / connectionMemory }
 
 // maxReplies returns the number of long replies over TCP that may wait for their clients.
-func (l Limits) maxReplies() int { return l.MaxMemory / 4 / replyMemory }
+func (l Limits) maxReplies() int { return l.MaxMemory / 8 / replyMemory }
 
 // newQueryLimiter returns the limiter of the queries that wait for other servers.
 //

@@ -527,9 +527,9 @@ func TestNew_Limits(t *testing.T) {
 		limits Limits
 		want   string // queries, connections, long replies, octets and entries of the cache; "": an error
 	}{
-		{Limits{}, "4096 4096 256 16777216 20020"},
-		{Limits{MaxQueries: MinQueries, MaxMemory: MinMemory}, "100 256 16 1048576 1251"},
-		{Limits{MaxQueries: MaxQueries, MaxMemory: MaxMemory}, "65535 65536 4096 268435456 320328"},
+		{Limits{}, "4096 4096 128 16777216 20020"},
+		{Limits{MaxQueries: MinQueries, MaxMemory: MinMemory}, "100 256 8 1048576 1251"},
+		{Limits{MaxQueries: MaxQueries, MaxMemory: MaxMemory}, "65535 65536 2048 268435456 320328"},
 		{Limits{MaxQueries: MinQueries - 1}, ""},
 		{Limits{MaxQueries: MaxQueries + 1}, ""},
 		{Limits{MaxMemory: MinMemory - 1}, ""},

@@ -5,6 +5,7 @@ package dnsserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -25,6 +26,25 @@ const receiveBufferUDP = 4 << 20
 // from one address that does not answer ARP stop the replies to all clients for 3 s. This size has
 // room for 39 such addresses.
 const sendBufferUDP = 4 << 20
+
+// bufferTCP is the size of each of the two buffers of a TCP connection, in octets. The kernel uses half
+// of a buffer for its own data. This memory counts for the limit of the pod, not for Limits.MaxMemory, and
+// the kernel's defaults are megabytes. 25 queries fit.
+const bufferTCP = 8 << 10
+
+// limitBuffers sets the sizes of the buffers of the connections that l will accept, best effort. An
+// accepted connection is too late: its client has been told how much it may send. The kernel doubles the
+// argument (socket(7)).
+func limitBuffers(l *net.TCPListener) {
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = withDescriptor(raw, func(fd int) error {
+		return errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, bufferTCP/2),
+			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, bufferTCP/2))
+	})
+}
 
 // listenUDP opens a socket. A socket with a wildcard address also receives the destination
 // address of each packet.

@@ -24,6 +24,8 @@ func listenUDP(ctx context.Context, addr netip.AddrPort, configure controlFunc) 
 	return c.(*net.UDPConn), nil
 }
 
+func limitBuffers(*net.TCPListener) {}
+
 func share(string, string, syscall.RawConn) error { return errNotShared }
 
 func takeOver(syscall.Conn) error { return errNotShared }

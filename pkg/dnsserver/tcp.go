@@ -25,13 +25,9 @@ const (
 	// slot.
 	messageTimeout = 5 * time.Second
 
-	// sendBufferTCP and receiveBufferTCP are the sizes of the kernel's buffers for a connection,
-	// in octets. The kernel uses half of a buffer for its own data. The memory of these buffers
-	// counts for the limit of the pod, not for Limits.MaxMemory, and the kernel's defaults are
-	// megabytes. A reply that does not fit into sendBufferTCP keeps its slot until the client has
-	// read enough of it.
-	sendBufferTCP    = 32 << 10
-	receiveBufferTCP = 32 << 10
+	// writeLen is the number of octets that are written at once. The kernel takes a whole write
+	// while the send buffer has any room: 50 kB of a reply of 64 kB.
+	writeLen = 4 << 10
 
 	// maxStreamQueries is the number of queries of a connection that may wait, and as large as the
 	// number of queries that a node cache sends over one connection. The next query is read after a
@@ -54,6 +50,7 @@ const (
 func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener) error {
 	var serving sync.WaitGroup
 	defer serving.Wait()
+	limitBuffers(l)
 	var loggedAt time.Time // the last log message about a failure of Accept
 	for {
 		c, err := l.Accept()
@@ -78,7 +75,6 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener) error {
 			c.Close()
 			continue
 		}
-		setBuffers(c.(*net.TCPConn))
 		st := newStream(s, s.streams, c, client, slot)
 		serving.Go(func() {
 			defer s.streams.remove(c, slot)
@@ -86,13 +82,6 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener) error {
 			st.serve(ctx)
 		})
 	}
-}
-
-// setBuffers sets the sizes of the kernel's buffers, best effort. The kernel doubles the
-// arguments (socket(7)).
-func setBuffers(c *net.TCPConn) {
-	_ = c.SetWriteBuffer(sendBufferTCP / 2)
-	_ = c.SetReadBuffer(receiveBufferTCP / 2)
 }
 
 // stream is one connection.
@@ -284,8 +273,15 @@ func (st *stream) write(message []byte) {
 	st.conn.SetWriteDeadline(time.Now().Add(messageTimeout))
 	var length [2]byte
 	binary.BigEndian.PutUint16(length[:], uint16(len(message)))
-	framed := net.Buffers{length[:], message} // one writev(2)
-	if _, err := framed.WriteTo(st.conn); err != nil {
+	first := message[:min(len(message), writeLen)]
+	framed := net.Buffers{length[:], first} // one writev(2)
+	_, err := framed.WriteTo(st.conn)
+	for rest := message[len(first):]; len(rest) > 0 && err == nil; {
+		var n int
+		n, err = st.conn.Write(rest[:min(len(rest), writeLen)])
+		rest = rest[n:]
+	}
+	if err != nil {
 		st.broken = true
 		st.conn.Close()
 		if errors.Is(err, os.ErrDeadlineExceeded) {

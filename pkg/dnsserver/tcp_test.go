@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,12 +60,13 @@ func TestServeStream_Timeouts(t *testing.T) {
 				s := newTestServer(t, smallCluster, Config{})
 				begin := time.Now()
 				client, serving := s.servePipe(t)
-				go tt.send(client)
+				var sending sync.WaitGroup
+				sending.Go(func() { tt.send(client) })
 				serving.Wait()
 				if took := time.Since(begin); took != tt.want {
 					t.Errorf("the connection ended after %v, want %v", took, tt.want)
 				}
-				synctest.Wait()
+				sending.Wait()
 			})
 		})
 	}
