@@ -162,7 +162,7 @@ func (d *Decision) adviseCrashes() {
 	text := d.Config().String()
 	if resolvconf.Glibc(text).Crashes {
 		d.addAdvice(SeverityWarning, CodeGlibcCrashes, "spec.dnsConfig.searches",
-			"glibc 2.36 fails an assertion on a search list of these lengths: every process that looks up a name is aborted",
+			"glibc without the fix of CVE-2026-8674 fails an assertion on this search list: every process that looks up a name is aborted",
 			"shorten the long domain, or move it to the end")
 	}
 	if resolvconf.Musl(text).Crashes {

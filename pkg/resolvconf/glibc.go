@@ -21,7 +21,8 @@ const glibcBlank = " \t"
 
 // Glibc reads text like glibc 2.36 (resolv/res_init.c). Releases since 2.26 differ only in
 // the options they have and, before 2.29, in the white space that may follow an address.
-// 2.41 adds strict-error, and a "-" before an option that clears it.
+// 2.41 adds strict-error, and a "-" before an option that clears it. Those with the fix of
+// CVE-2026-8674, such as 2.41-12+deb13u5 of Debian 13, survive the search lists of glibcAborts.
 //
 // Lines have any length. A keyword starts in the first column and is followed by a space or
 // a tab. A line that starts with ";" or "#" is a comment; there are no other comments.
@@ -41,12 +42,13 @@ func Glibc(text string) Resolver {
 		g.line(s, line)
 	}
 	if glibcAborts(g.Search) {
-		g.crash(g.search)
+		g.crash(g.search, causeAbort)
 	}
 	return g.result()
 }
 
-// glibcAborts reports whether the assertion in update_from_conf fails (resolv/resolv_conf.c).
+// glibcAborts reports whether the assertion in update_from_conf fails (resolv/resolv_conf.c), in
+// glibc without the fix of CVE-2026-8674.
 // glibc copies up to six domains, in up to 256 bytes with a NUL after each, to the public
 // struct __res_state and later compares the copy with the full list. If the bytes run out
 // before six domains are copied, the comparison takes the copy for one that the application
@@ -89,7 +91,7 @@ func (g *glibc) line(s string, line int) {
 		g.options(value, line)
 	case "sortlist":
 		if glibcHangs(value) {
-			g.crash(Entry{s, line})
+			g.crash(Entry{s, line}, causeCrash)
 			return
 		}
 		g.remark(s, line, causeNotModelled)

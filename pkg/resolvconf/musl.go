@@ -46,7 +46,7 @@ func Musl(text string) Resolver {
 		}
 	}
 	if m.Attempts == 0 { // src/network/res_msend.c divides the timeout by it
-		m.crash(m.attempts)
+		m.crash(m.attempts, causeCrash)
 	}
 	return m.result()
 }

@@ -43,9 +43,9 @@ type Resolver struct {
 	Attempts int
 
 	// Crashes reports whether every process crashes or hangs at its first lookup: glibc
-	// fails an assertion for certain lengths of search domains and loops for ever on
-	// certain sortlist lines, musl divides by zero with 0 Attempts. One of the Remarks has
-	// the line.
+	// without the fix of CVE-2026-8674 fails an assertion for certain lengths of search
+	// domains, every glibc loops for ever on certain sortlist lines, and musl divides by
+	// zero with 0 Attempts. One of the Remarks has the line, and which of these it is.
 	Crashes bool
 
 	// The flags of glibc, each false by default. musl has none of them. Go has EDNS0, which
@@ -91,6 +91,7 @@ const (
 	causeNUL                  // text after a NUL byte
 	causeNotModelled          // sortlist, which Resolver does not represent
 	causeCrash                // see Resolver.Crashes
+	causeAbort                // the same, for a glibc that has not been fixed
 	causeRootDomain           // Go: the search domain "."
 	causeBufferFull           // Go: a line of 64 KiB
 )
@@ -109,6 +110,7 @@ var causes = [...]string{
 	causeLineTooLong:    "a line of more than 254 bytes is ignored",
 	causeNUL:            "text after a NUL byte is ignored",
 	causeCrash:          "every process that looks up a name crashes or hangs",
+	causeAbort:          "every process that looks up a name crashes, unless glibc has the fix of CVE-2026-8674",
 	causeRootDomain:     `the search domain "." is ignored`,
 	causeBufferFull:     "a line of 64 KiB is ignored, and all lines after it",
 	causeNotModelled:    "sortlist orders the addresses of a reply and is not shown",
@@ -164,9 +166,9 @@ func (r *reading) ignore(s string, line int, cause Cause) {
 }
 
 // crash adds a remark for the entry that makes every process crash.
-func (r *reading) crash(e Entry) {
+func (r *reading) crash(e Entry, cause Cause) {
 	r.Crashes = true
-	r.remark(e.Text, e.Line, causeCrash)
+	r.remark(e.Text, e.Line, cause)
 }
 
 // replace sets *old to e and adds a remark for the entry that it replaces.

@@ -13,5 +13,6 @@
 // cache directory. The expected results are those of glibc 2.36 and musl 1.2.3 of Debian
 // 12, glibc 2.41 and musl 1.2.5 of Debian 13, and package net of the Go in use. With another
 // version the test fails where the version differs; the difference then belongs into those
-// packages.
+// packages. Debian fixes bugs of its releases: TestGlibc finds out which glibc has the fix of
+// CVE-2026-8674.
 package libc

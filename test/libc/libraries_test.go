@@ -105,8 +105,8 @@ mv root "$0"
 rm -rf "$part"`
 
 // debian13 returns a directory with the packages of Debian 13, in the cache of the user. It
-// needs 20 MB there, and 12 seconds for the first time. The versions do not change: Debian
-// has them in a stable release.
+// needs 20 MB there, and 12 seconds for the first time. The packages are the newest on the day
+// of the download: Debian keeps their versions in a stable release, but adds fixes.
 func debian13(t *testing.T) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
