@@ -27,7 +27,7 @@ func InstallPackages(t testing.TB, packages ...string) {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		t.Skipf("needs %s, which only root can install, on Debian", strings.Join(packages, ", "))
 	}
-	args := append([]string{"install", "-y", "--no-install-recommends"}, packages...)
+	args := append([]string{"install", "-y", "--no-upgrade", "--no-install-recommends", "-oDPkg::Lock::Timeout=300"}, packages...)
 	if aptGet(args...).Run() == nil {
 		return
 	}
@@ -37,8 +37,9 @@ func InstallPackages(t testing.TB, packages ...string) {
 	}
 }
 
-// aptGet returns an apt-get command that waits for those of other packages' tests: apt-get does
-// not wait for its locks. RUNLEVEL=1 keeps the servers of the packages from starting
+// aptGet returns an apt-get command that waits for those of other packages' tests. For other
+// processes, such as the daily upgrade, apt-get waits only in install, with an option, and not in
+// update. RUNLEVEL=1 keeps the servers of the packages from starting
 // (invoke-rc.d(8)).
 func aptGet(args ...string) *exec.Cmd {
 	cmd := exec.Command("flock", append([]string{os.TempDir(), "apt-get"}, args...)...)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	sim "github.com/dnsconfigurer/dnsconfigurer/internal/libc"
+	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
 )
 
 // release is a library that the tests run, by its name and version.
@@ -77,54 +78,16 @@ func glob(t *testing.T, pattern string) string {
 	return list[0]
 }
 
-// unpack downloads the packages of Debian 13 for the architecture of this machine into the
-// directory $0, unless another process has done so.
-const unpack = `[ ! -e "$0" ] || exit 0
-part=$0.part
-rm -rf "$part"
-mkdir -p "$part/apt/lists/partial" "$part/apt/cache/archives/partial" "$part/root"
-cd "$part"
-echo "deb http://deb.debian.org/debian trixie main" >sources.list
-cat >apt.conf <<END
-Dir::Etc::sourcelist "$part/sources.list";
-Dir::Etc::sourceparts "-";
-Dir::State::lists "$part/apt/lists";
-Dir::Cache "$part/apt/cache";
-Acquire::Languages "none";
-Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
-Acquire::IndexTargets::deb::CNF::DefaultEnabled "false";
-Acquire::Retries "2";
-Acquire::http::Timeout "20";
-APT::Sandbox::User "root";
-END
-export APT_CONFIG="$part/apt.conf"
-apt-get update
-apt-get download libc6 musl musl-dev
-for package in *.deb; do dpkg-deb -x "$package" root; done
-mv root "$0"
-rm -rf "$part"`
+// unpack unpacks the libraries of Debian 13 for the architecture of this machine.
+const unpack = `apt-get download libc6 musl musl-dev
+for package in *.deb; do dpkg-deb -x "$package" root; done`
 
 // debian13 returns a directory with the packages of Debian 13, in the cache of the user. It
 // needs 20 MB there, and 12 seconds for the first time. The packages are the newest on the day
 // of the download: Debian keeps their versions in a stable release, but adds fixes.
 func debian13(t *testing.T) string {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(cache, "dnsconfigurer-test", "debian-trixie-libraries-1")
-	if _, err := os.Stat(dir); err == nil {
-		return dir
-	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.Command("flock", dir+".lock", "timeout", "180", "sh", "-ec", unpack, dir).CombinedOutput()
-	if err != nil {
-		t.Fatalf("downloading libc6, musl and musl-dev of Debian 13 with apt-get into %s: %v\n%s", dir, err, out)
-	}
-	return dir
+	return debian.Download(t, "debian-trixie-libraries-1", "deb http://deb.debian.org/debian trixie main", unpack)
 }
 
 // buildGo compiles the program of Go's package net, without cgo. It reads the configuration
