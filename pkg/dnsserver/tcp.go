@@ -117,18 +117,18 @@ func (st *stream) serve(ctx context.Context) {
 			return
 		}
 		st.slot.renew(time.Now())
+		st.queries <- struct{}{}
 		st.writing <- struct{}{} // no query is answered while a reply waits for the socket
 		<-st.writing
 		q := &query{via: overTCP, client: st.client, received: time.Now()}
 		a, wait, isQuery := s.answerPacket(ctx, q, packet)
-		switch {
-		case !isQuery:
-			continue
-		case wait == nil:
-			st.send(ctx, q, a)
+		if wait == nil {
+			if isQuery {
+				st.send(ctx, q, a)
+			}
+			<-st.queries
 			continue
 		}
-		st.queries <- struct{}{}
 		slot := st.all.queries.admitWithin(ctx, st.client)
 		if slot == nil { // wait must be called, which releases the slot of the query
 			st.countClosed(ctx, closedQueries)
