@@ -202,9 +202,9 @@ func TestApplier_Late(t *testing.T) {
 		want   cri.Outcome
 	}{
 		"generate":         {cri.Generate, kubeletText, "", cri.Late},
-		"generate changed": {cri.Generate, kubeletText, ownText, cri.FactsMismatch},
+		"generate changed": {cri.Generate, kubeletText, ownText, cri.Unverified},
 		"force":            {cri.Force, "nameserver 192.0.2.1\n", "", cri.Late},
-		"force changed":    {cri.Force, "nameserver 192.0.2.1\n", ownText, cri.FactsMismatch},
+		"force changed":    {cri.Force, "nameserver 192.0.2.1\n", ownText, cri.Unverified},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newApplierTest(t)
@@ -239,9 +239,9 @@ func TestApplier_Running(t *testing.T) {
 		want cri.Outcome
 	}{
 		"generate":         {cri.Generate, kubeletText, cri.Late},
-		"generate changed": {cri.Generate, ownText, cri.FactsMismatch},
+		"generate changed": {cri.Generate, ownText, cri.Unverified},
 		"force":            {cri.Force, kubeletText, cri.Late},
-		"force changed":    {cri.Force, ownText, cri.FactsMismatch},
+		"force changed":    {cri.Force, ownText, cri.Unverified},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newApplierTest(t)
@@ -249,7 +249,7 @@ func TestApplier_Running(t *testing.T) {
 			a.write(c.text)
 			a.running()
 			r := a.want(c.want)
-			if strings.HasSuffix(r.Detail, notSeenAtStart) != (c.want == cri.FactsMismatch) {
+			if strings.HasSuffix(r.Detail, notSeenAtStart) != (c.want == cri.Unverified) {
 				t.Errorf("detail %q", r.Detail)
 			}
 		})
@@ -266,8 +266,8 @@ func TestApplier_Deadline(t *testing.T) {
 		want    cri.Outcome
 	}{
 		"before":                 {wait: time.Hour, want: cri.Edited},
-		"after":                  {wait: -time.Hour, want: cri.FactsMismatch},
-		"after, on a set clock":  {wait: -time.Second, setBack: time.Hour, want: cri.FactsMismatch},
+		"after":                  {wait: -time.Hour, want: cri.Unverified},
+		"after, on a set clock":  {wait: -time.Second, setBack: time.Hour, want: cri.Unverified},
 		"before, on a set clock": {wait: time.Hour, setBack: -2 * time.Hour, want: cri.Edited},
 	} {
 		a := newApplierTest(t)

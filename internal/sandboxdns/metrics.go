@@ -35,7 +35,7 @@ func NewAgentMetrics(r prometheus.Registerer) *Metrics {
 		Help:    "Time that the agent adds to the creation of a container.",
 		Buckets: prometheus.ExponentialBuckets(0.00005, 4, 9), // 50 us to 3.3 s
 	})
-	outcomes := append(cri.Outcomes(), cri.Late, cri.ForeignFile, cri.PodChanged, cri.WriteFailed, cri.Restored)
+	outcomes := append(cri.Outcomes(), cri.Late, cri.ForeignFile, cri.PodChanged, cri.Unverified, cri.WriteFailed, cri.Restored)
 	for _, o := range outcomes { // an alert needs the series before the first event
 		m.outcomes.WithLabelValues(string(o))
 	}

@@ -31,6 +31,7 @@ type record struct {
 	uid   string // of the pod
 	state recordState
 	sum   [sha256.Size]byte // of the text
+	seen  bool              // the file had the text before the first container: it is not the pod's
 
 	// Not in the file of records:
 
@@ -56,6 +57,10 @@ const (
 	// textDecided: it was the decision of that time. A shim has edited the request of the sandbox.
 	textDecided recordState = "decided"
 
+	// textReplaced: this program has replaced it, and seen it before the first container. The comments of the
+	// file have it, too, but the pod could have written these.
+	textReplaced recordState = "replaced"
+
 	// textRestored: it was not written by this program when the command restore was called, so no
 	// comment shows that it is to stay.
 	textRestored recordState = "restored"
@@ -76,13 +81,19 @@ func (a *Applier) note(s *sandbox, state recordState, sum [sha256.Size]byte) {
 	if r.state == state && r.sum == sum {
 		return
 	}
-	r.state, r.sum = state, sum
+	r.state, r.sum, r.seen = state, sum, sum == s.original && sum != [sha256.Size]byte{}
 	s.record.Store(r)
 	a.recordsChanged()
 }
 
 // noteWritten records that the file of s has a text of this program. s.mu must be held.
-func (a *Applier) noteWritten(s *sandbox) { a.note(s, "", [sha256.Size]byte{}) }
+func (a *Applier) noteWritten(s *sandbox) {
+	if r := s.record.Load(); r.seen {
+		a.note(s, textReplaced, r.sum)
+	} else {
+		a.note(s, "", [sha256.Size]byte{})
+	}
+}
 
 // noteOutcome records the outcome of a decision that was compared with the text. s.mu must be held.
 func (a *Applier) noteOutcome(s *sandbox, sum [sha256.Size]byte, o cri.Outcome) {
@@ -140,12 +151,10 @@ func (a *Applier) adoptRecord(s *sandbox) {
 	if !ok || r.uid != s.UID {
 		r = record{uid: s.UID}
 	}
-	switch r.state {
-	case textAtStart:
+	if r.seen {
 		s.original = r.sum
-	case textRestored:
-		s.restored = true
 	}
+	s.restored = r.state == textRestored
 	s.record.Store(r)
 	s.reported, s.observed = r.reported, r.observed
 }

@@ -41,6 +41,7 @@ type recordLine struct {
 	UID    string      `json:"uid"`
 	State  recordState `json:"state"`
 	SHA256 string      `json:"sha256"` // of the text, hexadecimal
+	Seen   bool        `json:"seen,omitempty"`
 }
 
 // recordsFile writes the file of records.
@@ -80,7 +81,7 @@ func formatRecords(records map[string]record) []byte {
 		if r.state == "" || len(id) > maxRecordName || len(r.uid) > maxRecordName {
 			continue
 		}
-		longer := appendLine(text, recordLine{ID: id, UID: r.uid, State: r.state, SHA256: hex.EncodeToString(r.sum[:])})
+		longer := appendLine(text, recordLine{ID: id, UID: r.uid, State: r.state, SHA256: hex.EncodeToString(r.sum[:]), Seen: r.seen})
 		if lines++; lines > maxSandboxes || len(longer) > maxRecordsFile {
 			break
 		}
@@ -156,7 +157,7 @@ func parseRecord(text []byte) (id string, r record, err error) {
 		return "", r, err
 	}
 	switch line.State {
-	case textAtStart, textComputed, textDue, textDecided, textRestored:
+	case textAtStart, textComputed, textDue, textDecided, textReplaced, textRestored:
 	default:
 		return "", r, fmt.Errorf("state %q is not known", line.State)
 	}
@@ -168,7 +169,7 @@ func parseRecord(text []byte) (id string, r record, err error) {
 		return "", r, fmt.Errorf("id of %d and uid of %d bytes: want 1 to %d and at most %d",
 			len(line.ID), len(line.UID), maxRecordName, maxRecordName)
 	}
-	r.uid, r.state = line.UID, line.State
+	r.uid, r.state, r.seen = line.UID, line.State, line.Seen || line.State == textAtStart
 	copy(r.sum[:], sum)
 	return line.ID, r, nil
 }

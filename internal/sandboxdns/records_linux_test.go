@@ -5,10 +5,12 @@ package sandboxdns
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -267,7 +269,7 @@ func TestRecords_Reused(t *testing.T) {
 			a := restart(oldPod(t, nil))
 			a.applierTest.sandbox.UID = "v"
 			a.announce()
-			if r := a.nextReport(); r.Outcome != cri.FactsMismatch || r.Sandbox.UID != "v" {
+			if r := a.nextReport(); r.Outcome != cri.Unverified || r.Sandbox.UID != "v" {
 				t.Errorf("%+v", r)
 			}
 			a.follow()
@@ -288,9 +290,9 @@ func TestRecords_Restart(t *testing.T) {
 	}{
 		"unchanged":           {func(*refreshTest) {}, cri.Unchanged},
 		"another host change": {func(a *refreshTest) { a.host = resolvconf.Parse("nameserver 192.0.2.77\n") }, cri.Unchanged},
-		"changed by the pod":  {func(a *refreshTest) { a.write(ownText) }, cri.FactsMismatch},
-		"one more byte":       {func(a *refreshTest) { a.write(hostText + "\n") }, cri.FactsMismatch},
-		"emptied by the pod":  {func(a *refreshTest) { a.write("") }, cri.FactsMismatch},
+		"changed by the pod":  {func(a *refreshTest) { a.write(ownText) }, cri.Unverified},
+		"one more byte":       {func(a *refreshTest) { a.write(hostText + "\n") }, cri.Unverified},
+		"emptied by the pod":  {func(a *refreshTest) { a.write("") }, cri.Unverified},
 		"another's link": {func(a *refreshTest) {
 			if err := errors.Join(os.Rename(a.path(), a.path()+".old"), os.Symlink(a.path()+".old", a.path())); err != nil {
 				a.Fatal(err)
@@ -300,7 +302,7 @@ func TestRecords_Restart(t *testing.T) {
 			if err := os.Remove(a.RecordsFile); err != nil {
 				a.Fatal(err)
 			}
-		}, cri.FactsMismatch},
+		}, cri.Unverified},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := oldPod(t, nil)
@@ -341,8 +343,9 @@ func TestRecords_Restarts(t *testing.T) {
 	}
 	a.facts.confirm(nodeFacts)
 	a.wantFollows()
-	if a.stop(); len(a.savedRecords()) != 0 {
-		t.Errorf("a file that shows its history itself has a record: %v", a.savedRecords())
+	a.stop()
+	if r := a.savedRecords()[a.applierTest.sandbox.ID]; r.state != textReplaced || !r.seen {
+		t.Errorf("a file that was replaced has the record %+v", r)
 	}
 }
 
@@ -380,7 +383,7 @@ func TestRecords_Unfinished(t *testing.T) {
 		want cri.Outcome
 	}{
 		"unchanged": {ownText, cri.Late},
-		"changed":   {"nameserver 203.0.113.67\n", cri.FactsMismatch},
+		"changed":   {"nameserver 203.0.113.67\n", cri.Unverified},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := prepareRefreshTest(t, policy.Default, func(a *applierTest) {
@@ -759,4 +762,126 @@ func FuzzParseRecords(f *testing.F) {
 			t.Errorf("%v, %v: %v, %v", records, again, err, text)
 		}
 	})
+}
+
+// TestRecords_Confirm: after a restart, the text of the runtime that a pod's file records confirms the node
+// facts only if an agent saw it before the pod's first container. The pod can write such comments itself,
+// with a digest that is right, and a text that agrees with wrong facts.
+func TestRecords_Confirm(t *testing.T) {
+	wrong := func(text string) string { return strings.ReplaceAll(text, "10.96.0.10", "203.0.113.9") }
+	for name, c := range map[string]struct {
+		text func(*refreshTest) []byte // of the file when the next agent starts
+		want bool
+	}{
+		"as it was written": {(*refreshTest).read, true},
+		"forged comments": {func(a *refreshTest) []byte {
+			forged := &refreshTest{applierTest: newApplierTest(t)}
+			forged.write(wrong(clusterText))
+			f, err := sandboxfile.Open([]string{forged.directory}, forged.applierTest.sandbox.ID, forged.path())
+			if err == nil {
+				err = f.Replace([]byte(wrong(clusterText)), "nameserver 203.0.113.9\n", []byte(wrong(clusterText)))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return forged.read()
+		}, false},
+		"the text that wrong facts give": {func(*refreshTest) []byte { return []byte(wrong(clusterText)) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newRefreshTest(t, policy.ClusterFirst, clusterText, func(a *applierTest) {
+				a.RecordsFile = filepath.Join(t.TempDir(), "agent.sock.sandboxes")
+				a.settings.Hook.Mode = cri.Generate
+				a.settings.Hook.Lookup = overridden
+			})
+			if sandboxfile.OriginOf(a.read()) != sandboxfile.Written {
+				t.Fatalf("not written:\n%s", a.read())
+			}
+			text := c.text(a)
+			a.stop()
+			a.write(string(text))
+			server := "203.0.113.9"
+			if c.want {
+				server = "10.96.0.10"
+			}
+			engine, err := policy.New(policy.Node{ClusterDNS: []netip.Addr{netip.MustParseAddr(server)}, ClusterDomain: "cluster.local",
+				ResolvConf: "/etc/resolv.conf", AllowedOverrides: []policy.Policy{policy.Default}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := a.startNext()
+			next.settings.Hook.Lookup, next.settings.Hook.Engine = overridden, engine
+			next.announce()
+			if got := next.facts.covers(1 << policy.FromClusterDNS); got != c.want {
+				t.Errorf("the facts are confirmed: %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
+// overridden returns a pod of the cluster's DNS that an annotation gives the host's.
+func overridden(_ context.Context, s cri.Sandbox) (policy.Pod, error) {
+	return policy.Pod{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Policy: policy.ClusterFirst, Override: policy.Default}, nil
+}
+
+// TestRecords_ChangedByPods: pods that replace their whole file raise no alert about the node facts when the
+// agent restarts. A new pod whose file differs does.
+func TestRecords_ChangedByPods(t *testing.T) {
+	a := newRecordsTest(t)
+	a.SetSettings(&a.settings)
+	for i := range 10 {
+		a.sandbox = sandboxevent.Sandbox{ID: fmt.Sprint("pod", i), Namespace: "shop", Name: fmt.Sprint("web-", i), UID: fmt.Sprint("u", i)}
+		a.write(kubeletText)
+		a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: a.sandbox})
+		a.create(true)
+		<-a.reports
+		a.write("nameserver 203.0.113.9\n")
+	}
+	a.stop()
+	next := a.startNext()
+	for i := range 10 {
+		next.applierTest.sandbox = sandboxevent.Sandbox{ID: fmt.Sprint("pod", i), Namespace: "shop", Name: fmt.Sprint("web-", i),
+			UID: fmt.Sprint("u", i)}
+		next.running()
+		if r := <-next.reports; r.Outcome != cri.Unverified {
+			t.Errorf("%+v", r)
+		}
+	}
+	next.applierTest.sandbox = sandboxevent.Sandbox{ID: "new", Namespace: "shop", Name: "new", UID: "n"}
+	next.write(ownText)
+	next.Handle(next.ctx, sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: next.applierTest.sandbox})
+	next.Wait()
+	next.create(true)
+	if r := <-next.reports; r.Outcome != cri.FactsMismatch {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestApplier_Repairs: a file whose write was not finished, and one in the layout of an earlier release, are
+// rewritten at the start of the agent, whatever is refreshed.
+func TestApplier_Repairs(t *testing.T) {
+	for name, text := range map[string]string{
+		"unfinished":     "#ameserver 10.96.0.10\noptions ndots:5\n# dnsconfigurer: changing\n",
+		"earlier layout": withDigest("nameserver 10.96.0.10" + strings.Repeat(" ", 42) + "\noptions ndots:2\n# before: nameserver 10.96.0.10\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := prepareRefreshTest(t, policy.ClusterFirst, func(a *applierTest) { a.settings.Refresh = ScopeOff })
+			a.write(text)
+			a.running()
+			if r := <-a.reports; r.Outcome != cri.Unchanged {
+				t.Errorf("%+v", r)
+			}
+			got := a.read()
+			dns := resolvconf.Parse(string(got)).Config()
+			if sandboxfile.OriginOf(got) != sandboxfile.Written || sandboxfile.HasBlanks(got) || len(dns.Nameservers) != 1 ||
+				dns.Nameservers[0] != "10.96.0.10" {
+				t.Errorf("the file has\n%s", got)
+			}
+		})
+	}
+}
+
+// withDigest appends the line that shows that text was written by the agent.
+func withDigest(text string) string {
+	return fmt.Sprintf("%s# dnsconfigurer: sha256 %x\n", text, sha256.Sum256([]byte(text)))
 }

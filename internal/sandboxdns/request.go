@@ -87,8 +87,9 @@ func (s *sandbox) runtimeText(text []byte) []byte {
 // adoptRequest verifies the runtime's file of s. r is the decision for its text. s.mu must be
 // held.
 func (a *Applier) adoptRequest(settings *Settings, s *sandbox, host hostFiles, r cri.Report) cri.Report {
-	kubelet := s.known
+	kubelet, seen := s.known, !r.Sandbox.Unverified
 	if q := s.request; q.decided() && s.known.Equal(normalize(q.sent())) {
+		seen = true
 		d := settings.Hook.Engine.Decide(s.pod, host().Pods)
 		r.Outcome, r.Detail, r.DNS = q.Outcome, "", d.Config()
 		kubelet = q.Kubelet
@@ -96,7 +97,9 @@ func (a *Applier) adoptRequest(settings *Settings, s *sandbox, host hostFiles, r
 	s.verified = r.Outcome == cri.Unchanged || r.Outcome == cri.Observed || r.Outcome == cri.Edited
 	if s.verified {
 		s.want = normalize(r.DNS)
-		a.confirmBy(settings, s, host, kubelet)
+		if seen {
+			a.confirmBy(settings, s, host, kubelet)
+		}
 		if !s.known.Equal(s.want) {
 			a.queue.push(s.ID, causeVerify)
 		}

@@ -154,12 +154,14 @@ func (a *Applier) write(settings *Settings, s *sandbox, first bool) cri.Report {
 		return s.failed(hook.Mode, err)
 	}
 	switch sandboxfile.OriginOf(text) {
-	case sandboxfile.Written:
+	case sandboxfile.Written, sandboxfile.Unfinished:
 		if hook.Problem != nil { // it is adopted with valid settings
 			return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.BadConfig, Detail: hook.Problem.Error()}
 		}
 		a.noteWritten(s)
-		a.adopt(settings, s, host, text)
+		if err := a.adopt(settings, s, host, f, text); err != nil {
+			return s.failed(hook.Mode, err)
+		}
 		return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.Unchanged}
 	case sandboxfile.Changed:
 		return s.failed(hook.Mode, sandboxfile.ErrChanged)
@@ -196,7 +198,7 @@ func (a *Applier) replace(settings *Settings, s *sandbox, host hostFiles, f *san
 		return a.adoptRequest(settings, s, host, r)
 	}
 	s.verified = r.Outcome == cri.Unchanged || r.Outcome == cri.Observed || r.Outcome == cri.Edited
-	if s.verified {
+	if s.verified && !request.Unverified {
 		a.confirmBy(settings, s, host, s.known)
 	}
 	if r.Outcome != cri.Edited {
@@ -236,27 +238,48 @@ func (a *Applier) decide(settings *Settings, s *sandbox, host hostFiles, request
 	}
 	if s.acceptDecision(settings, host, &r); r.Outcome == cri.Unchanged {
 		a.note(s, textDecided, sum)
-	} else if request.Unverified {
-		r.Detail += notSeenAtStart
+	} else if request.Unverified && !s.shim {
+		r.Outcome, r.Detail = cri.Unverified, r.Detail+notSeenAtStart
 	}
 	return r
 }
 
-// adopt keeps the text that a previous process has written, and verifies it later: the
-// facts may have changed since.
-func (a *Applier) adopt(settings *Settings, s *sandbox, host hostFiles, text []byte) {
+// adopt keeps the text that a previous process has written to f, and verifies it later: the facts may
+// have changed since. It completes a text that is not finished, and rewrites one with blanks at the end
+// of lines. Only an original text that was seen before the first container confirms node facts: the pod
+// can write comments.
+func (a *Applier) adopt(settings *Settings, s *sandbox, host hostFiles, f *sandboxfile.File, text []byte) error {
 	s.known = resolvconf.Parse(string(text)).Config()
 	if s.err != nil {
-		return
+		return nil
 	}
 	d := settings.Hook.Engine.Decide(s.pod, host().Pods)
 	s.verified, s.want = true, normalize(d.Config())
-	if original, ok := sandboxfile.Original(text); ok {
+	original, ok := sandboxfile.Original(text)
+	if r := s.record.Load(); ok && r.state == textReplaced && r.sum == sha256.Sum256(original) {
 		a.confirmBy(settings, s, host, resolvconf.Parse(string(original)).Config())
+	}
+	rewrite := sandboxfile.HasBlanks(text) && settings.Hook.Mode != cri.Observe
+	if sandboxfile.OriginOf(text) == sandboxfile.Unfinished {
+		rewrite = true
+		original = []byte(settings.Hook.Engine.KubeletConfig(s.pod, host().Kubelet).String())
+		if s.known = s.want; d.Error != "" || len(s.want.Nameservers) == 0 {
+			s.known = resolvconf.Parse(string(original)).Config()
+		}
+	}
+	if rewrite {
+		if err := f.Replace(text, s.known.String(), original); err != nil {
+			return err
+		}
+		time.Sleep(touchDelay)
+		if err := f.Touch(); err != nil {
+			return err
+		}
 	}
 	if !s.known.Equal(s.want) {
 		a.queue.push(s.ID, causeVerify)
 	}
+	return nil
 }
 
 // computes reports whether a kubelet with the node facts of s computes dns for pod.

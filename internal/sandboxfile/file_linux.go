@@ -123,12 +123,12 @@ func (f *File) Read() ([]byte, error) {
 }
 
 // Replace replaces the text old by dns, in place, and records original, the text of the
-// container runtime. If it fails, the file has not changed.
+// container runtime. If it fails, the file has not changed, unless the disk is broken.
 //
 // A change of the pod between the last comparison and the write is lost: there is no lock that
 // a pod takes. The time between both is that of two system calls.
 func (f *File) Replace(old []byte, dns string, original []byte) error {
-	text, err := compose(dns, original, len(old))
+	text, err := compose(dns, original, leastSize(old))
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.f.Name(), err)
 	}
@@ -138,7 +138,7 @@ func (f *File) Replace(old []byte, dns string, original []byte) error {
 // Restore replaces the text old by original, the text of the container runtime, in place. The
 // file keeps its size or grows. If it fails, the file has not changed.
 func (f *File) Restore(old, original []byte) error {
-	text, err := composeRestored(original, len(old))
+	text, err := composeRestored(original, leastSize(old))
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.f.Name(), err)
 	}
@@ -160,8 +160,22 @@ func (f *File) overwrite(old, text []byte) error {
 	case !bytes.Equal(current, old):
 		return fmt.Errorf("%s: %w", f.f.Name(), ErrChanged)
 	}
-	_, err = f.f.WriteAt(text, 0)
-	return err
+	for _, s := range steps(old, text) {
+		if _, err := f.f.WriteAt(s.text, int64(s.at)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leastSize returns the smallest size of a text that replaces old. One of another author gets room
+// for the line that says that a write is not finished.
+func leastSize(old []byte) int {
+	switch OriginOf(old) {
+	case Written, Restored, Unfinished:
+		return len(old)
+	}
+	return min(len(old)+len("\n")+len(unfinishedLine), max(len(old), MaxSize))
 }
 
 // Touch sets the time of the last change. glibc reads the file again when its time differs, and

@@ -15,7 +15,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -312,85 +311,156 @@ const (
 // the buffer of __get_resolv_conf in musl, and of package net in Go.
 var readerPieces = map[string]int{"glibc": 4096, "musl": 248, "Go": 64 << 10}
 
-// TestReplace_Readers reads as the resolvers do, at full speed, while the file is replaced. No read
-// is empty or cut short, and every text has a nameserver of one of both texts. A mixture of both is
-// possible; they are counted.
+// readerTexts are written one after another: with one to three nameservers, and search lines of one to
+// three slots and of more than 254 bytes.
+func readerTexts() (texts []string) {
+	for i, searches := range []string{
+		"shop.svc.cluster.local", "a-longer.domain.example b.example c.example", strings.Repeat("eu.corp.example ", 6) + "x.example",
+		strings.Repeat("ab.cd ", 25) + "y.example", strings.Repeat("abc.de ", 40) + "z.example", "one.example",
+		strings.Repeat("abcd.ef ", 60) + "w.example", strings.Repeat("us.corp.example ", 9) + "v.example",
+	} {
+		var text string
+		for n := range []int{1, 1, 2, 3, 3, 1, 2, 1}[i] {
+			text += fmt.Sprintf("nameserver 10.%d.0.%d\n", 96+11*i, 10+n)
+		}
+		texts = append(texts, fmt.Sprintf("%ssearch %s\noptions ndots:%d\n", text, searches, 1+i%3))
+	}
+	return texts
+}
+
+// TestReplace_Readers reads as the resolvers do, at full speed, while the file is replaced. No read is empty
+// or cut short. A reader that the kernel interrupts while it copies may get parts of texts between several
+// writes, which no order of writes prevents: such texts are counted. TestSteps_Mixtures has the guarantees.
 func TestReplace_Readers(t *testing.T) {
-	directory := t.TempDir()
-	path := newFile(t, directory, kubeletText)
-	f := openFile(t, directory, path)
-	if err := f.Replace([]byte(kubeletText), firstDNS, []byte(kubeletText)); err != nil { // the size is final from here on
-		t.Fatal(err)
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	type counts struct{ reads, mixtures atomic.Int64 }
-	resolvers := map[string]*counts{}
-	var readers sync.WaitGroup
-	done := make(chan struct{})
 	for name, piece := range readerPieces {
-		resolver := &counts{}
-		resolvers[name] = resolver
-		readers.Go(func() {
-			b, isMixture := make([]byte, piece), map[string]bool{} // of the texts that were read
-			for {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				text, err := readPieces(path, b)
-				mixture, checked := isMixture[string(text)]
-				if !checked {
-					if problem := checkRead(text, int(info.Size())); err != nil || problem != "" {
-						t.Errorf("pieces of %d bytes: %v, %s\n%q", piece, err, problem, text)
+		t.Run(name, func(t *testing.T) {
+			texts := readerTexts()
+			if piece < MaxSize { // musl ignores lines that do not fit into one read
+				texts = slices.DeleteFunc(texts, func(text string) bool { return len(text) > 300 })
+			}
+			directory := t.TempDir()
+			path := newFile(t, directory, kubeletText)
+			f := openFile(t, directory, path)
+			// The size is final from here on.
+			if err := f.Replace([]byte(kubeletText), texts[0]+"#"+strings.Repeat(" ", 1500)+"\n", []byte(kubeletText)); err != nil {
+				t.Fatal(err)
+			}
+			known := knownLines(texts...)
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var reads, foreign, withoutServer atomic.Int64
+			done, ended := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(ended)
+				b := make([]byte, piece)
+				for {
+					select {
+					case <-done:
+						return
+					default:
+					}
+					text, err := readPieces(path, b)
+					if err != nil || len(text) != int(info.Size()) {
+						t.Errorf("%v, %d bytes, want %d", err, len(text), info.Size())
 						return
 					}
-					mixture = !parsesAs(text, firstDNS) && !parsesAs(text, otherDNS)
-					isMixture[string(text)] = mixture
+					if line := foreignLine(text, known); line != "" {
+						foreign.Add(1)
+					}
+					if !bytes.Contains(text, []byte("\nnameserver ")) && !bytes.HasPrefix(text, []byte("nameserver ")) {
+						withoutServer.Add(1)
+					}
+					reads.Add(1)
 				}
-				resolver.reads.Add(1)
-				if mixture {
-					resolver.mixtures.Add(1)
+			}()
+			for i := range int64(readerChanges) {
+				old, err := f.Read()
+				if err == nil {
+					err = f.Replace(old, texts[rand.N(len(texts))], []byte(kubeletText))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				for !t.Failed() && reads.Load() < (i+1)*readsBetween {
+					runtime.Gosched()
 				}
 			}
+			close(done)
+			<-ended
+			t.Logf("%d changes, %d reads: %d with a line that no text has, %d without a nameserver",
+				readerChanges, reads.Load(), foreign.Load(), withoutServer.Load())
 		})
-	}
-	for i := range int64(readerChanges) {
-		replaceNext(t, f, int(i))
-		for _, r := range resolvers {
-			for !t.Failed() && r.reads.Load() < (i+1)*readsBetween {
-				runtime.Gosched()
-			}
-		}
-	}
-	close(done)
-	readers.Wait()
-	for name, r := range resolvers {
-		t.Logf("%d changes, %d reads as %s: 0 empty, 0 that do not parse, %d mixtures of two configurations",
-			readerChanges, r.reads.Load(), name, r.mixtures.Load())
 	}
 }
 
-// checkRead returns a problem of a text that was read while the file was replaced: the three
-// resolvers must find a nameserver in it, and no line that they do not understand.
-func checkRead(text []byte, size int) string {
-	servers := resolvconf.Parse(string(text)).Config().Nameservers
-	switch {
-	case len(text) != size:
-		return fmt.Sprintf("%d bytes, want %d", len(text), size)
-	case len(servers) != 1 || servers[0] != "169.254.20.10" && servers[0] != "10.96.0.10":
-		return fmt.Sprintf("nameservers %q", servers)
+// knownLines returns the lines of texts, and the empty line.
+func knownLines(texts ...string) map[string]bool {
+	known := map[string]bool{"\n": true, "": true}
+	for _, text := range texts {
+		for line := range strings.Lines(text) {
+			known[line] = true
+		}
 	}
+	return known
+}
+
+// foreignLine returns a line of text that is neither known nor a comment, or "".
+func foreignLine(text []byte, known map[string]bool) string {
 	for line := range strings.Lines(string(text)) {
-		keyword, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if !strings.HasPrefix(keyword, "#") && !slices.Contains([]string{"", "nameserver", "search", "options"}, keyword) {
-			return fmt.Sprintf("line %q", line)
+		if !strings.HasPrefix(line, "#") && !known[line] {
+			return line
 		}
 	}
 	return ""
+}
+
+// TestSteps_Mixtures mixes the bytes before and after each write of a replacement, as a read at the same time
+// may get them. No mixture has a line that neither the old nor the new text has. If the old text is of this
+// package, all have a nameserver.
+func TestSteps_Mixtures(t *testing.T) {
+	texts := append(readerTexts(), kubeletText)
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, before := range texts {
+		for _, after := range texts {
+			ours, err := compose(before, []byte(kubeletText), 2048)
+			if err != nil {
+				t.Fatal(err)
+			}
+			restored, err := composeRestored([]byte(before), 2048)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, old := range [][]byte{ours, restored, []byte(before), []byte(strings.TrimSuffix(before, "\n"))} {
+				text, err := compose(after, []byte(kubeletText), max(2048, leastSize(old)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				known := knownLines(before, after, string(old))
+				file := slices.Clone(old)
+				for i, s := range steps(old, text) {
+					next := append(slices.Clone(file[:s.at]), s.text...)
+					next = append(next, file[min(len(file), len(next)):]...)
+					for range 20 {
+						mixture := slices.Clone(next)
+						for at, chunk := 0, 1<<random.IntN(10); at < len(file); at += chunk {
+							if random.IntN(2) == 0 {
+								copy(mixture[at:min(at+chunk, len(file))], file[at:])
+							}
+						}
+						if line := foreignLine(mixture, known); line != "" {
+							t.Fatalf("during write %d: line %q\n%s", i+1, line, mixture)
+						}
+						if OriginOf(old) == Written && len(resolvconf.Parse(string(mixture)).Config().Nameservers) == 0 {
+							t.Fatalf("during write %d: no nameserver\n%s", i+1, mixture)
+						}
+					}
+					file = next
+				}
+			}
+		}
+	}
 }
 
 // replaceNext replaces the text by one of two.
@@ -419,11 +489,45 @@ func readPieces(path string, b []byte) (text []byte, err error) {
 	}
 }
 
+// TestSteps_Killed stops a replacement after each write. The text says that it is incomplete, or is the old or
+// the new one, and the next replacement completes it.
+func TestSteps_Killed(t *testing.T) {
+	texts := append(readerTexts(), kubeletText)
+	for _, before := range texts {
+		for _, after := range texts {
+			old, err := compose(before, []byte(kubeletText), 2048)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, old := range [][]byte{[]byte(kubeletText), []byte(strings.TrimSuffix(kubeletText, "\n")), old} {
+				text, err := compose(after, []byte(kubeletText), max(2048, leastSize(old)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				file := slices.Clone(old)
+				list := steps(old, text)
+				for i, s := range list {
+					file = append(file[:s.at], append(slices.Clone(s.text), file[min(len(file), s.at+len(s.text)):]...)...)
+					if origin := OriginOf(file); i < len(list)-1 && origin != Unfinished {
+						t.Fatalf("after write %d of %d: origin %v\n%s", i+1, len(list), origin, file)
+					}
+					if _, ok := Original(file); ok != (i == len(list)-1) {
+						t.Fatalf("after write %d of %d: the text of the runtime is known: %t", i+1, len(list), ok)
+					}
+				}
+				if !bytes.Equal(file, text) {
+					t.Fatalf("got %q, want %q", file, text)
+				}
+			}
+		}
+	}
+}
+
 // killedVariable has the path of the file that the test's second process replaces.
 const killedVariable = "SANDBOXFILE_KILLED"
 
-// TestReplace_Killed kills a process that replaces the file, at random times. The file always
-// has a whole text.
+// TestReplace_Killed kills a process that replaces the file, at random times. The file has a whole text, or
+// the next process completes it.
 func TestReplace_Killed(t *testing.T) {
 	if path := os.Getenv(killedVariable); path != "" {
 		f := openFile(t, filepath.Dir(filepath.Dir(path)), path)
@@ -448,7 +552,7 @@ func TestReplace_Killed(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // killed
 		text, err := os.ReadFile(path)
-		if err != nil || OriginOf(text) != Written && string(text) != kubeletText {
+		if origin := OriginOf(text); err != nil || origin != Written && origin != Unfinished && string(text) != kubeletText {
 			t.Fatalf("%v, the file has %q", err, text)
 		}
 	}

@@ -20,10 +20,8 @@ const (
 	// sizeStep is the multiple to which the size is rounded up.
 	sizeStep = 512
 
-	// paddingLine is the length of a padding line in bytes. musl ignores lines of more
-	// than muslLine bytes (src/network/resolvconf.c).
+	// paddingLine is the length of a padding line in bytes.
 	paddingLine = 64
-	muslLine    = 254
 
 	// slot is the size in bytes to which a line is padded, and the alignment of all lines. Old
 	// and new text then have a line at the same offset, and a line of at most 63 bytes is in
@@ -39,6 +37,7 @@ const (
 	digestPrefix   = "# dnsconfigurer: sha256 "
 	digestLine     = len(digestPrefix) + 2*sha256.Size + len("\n")
 	restoredLine   = "# dnsconfigurer: restored\n"
+	unfinishedLine = "# dnsconfigurer: changing\n" // as long as restoredLine: it replaces the end of the last line
 )
 
 // Origin is the author of a text.
@@ -46,16 +45,20 @@ type Origin int
 
 // The origins.
 const (
-	Runtime  Origin = iota // the container runtime, or a pod that replaced the whole text
-	Written                // this package
-	Changed                // this package, and then the pod
-	Restored               // the container runtime: this package has written it back
+	Runtime    Origin = iota // the container runtime, or a pod that replaced the whole text
+	Written                  // this package
+	Changed                  // this package, and then the pod
+	Restored                 // the container runtime: this package has written it back
+	Unfinished               // this package, which was killed during a write: lines are missing
 )
 
 // OriginOf returns the origin of the text of a file.
 func OriginOf(text []byte) Origin {
-	if bytes.HasSuffix(text, []byte("\n"+restoredLine)) {
+	switch {
+	case bytes.HasSuffix(text, []byte("\n"+restoredLine)):
 		return Restored
+	case bytes.HasSuffix(text, []byte(unfinishedLine)):
+		return Unfinished
 	}
 	at := bytes.Index(text, []byte(digestPrefix))
 	switch {
@@ -67,9 +70,25 @@ func OriginOf(text []byte) Origin {
 	return Changed
 }
 
+// HasBlanks reports whether a line that resolvers read ends with a blank, as this package wrote in
+// earlier releases. The nslookup of BusyBox takes the blank for a part of the address.
+func HasBlanks(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		line = bytes.TrimSuffix(line, []byte("\n"))
+		if !bytes.HasPrefix(line, []byte("#")) && bytes.HasSuffix(line, []byte(" ")) {
+			return true
+		}
+	}
+	return false
+}
+
 // Original returns the text of the container runtime that the comments of text record. ok is
-// false if there is none: text was not written by this package, or the original did not fit.
+// false if there is none: text was not written by this package, or not completely, or the original did
+// not fit.
 func Original(text []byte) (original []byte, ok bool) {
+	if OriginOf(text) == Unfinished {
+		return nil, false
+	}
 	for line := range bytes.Lines(text) {
 		if rest, found := bytes.CutPrefix(line, []byte(originalPrefix)); found {
 			original, ok = append(original, rest...), true
@@ -168,18 +187,11 @@ func appendSlots(b []byte, dns string) []byte {
 	return b
 }
 
-// appendSlot appends line, which ends with a newline, with spaces up to the end of its slot.
-// Spaces at the end of a line have no meaning for resolvers.
+// appendSlot appends line, which ends with a newline, and comments up to the end of its slot. The line
+// itself is not padded: the nslookup of BusyBox takes blanks after an address for a part of it.
 func appendSlot(b []byte, line string) []byte {
-	end := (len(line) + slot - 1) / slot * slot
-	padded := end
-	if len(line) <= muslLine {
-		padded = min(end, muslLine)
-	}
-	b = append(b, line[:len(line)-1]...)
-	b = append(b, bytes.Repeat([]byte{' '}, padded-len(line))...)
-	b = append(b, '\n')
-	return appendPadding(b, end-padded)
+	b = append(b, line...)
+	return appendPadding(b, (len(line)+slot-1)/slot*slot-len(line))
 }
 
 // asComments returns each line of text as a comment. It returns nil if text has bytes that a
@@ -209,10 +221,7 @@ func asComments(text []byte) []byte {
 func appendPadding(b []byte, n int) []byte {
 	for n > 0 {
 		line := min(n, paddingLine)
-		if line > 1 {
-			b = append(b, '#')
-			b = append(b, bytes.Repeat([]byte{' '}, line-2)...)
-		}
+		b = append(b, strings.Repeat("#", line-1)...)
 		b = append(b, '\n')
 		n -= line
 	}

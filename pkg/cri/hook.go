@@ -77,6 +77,7 @@ const (
 	Late        Outcome = "late"         // edited, after a container was created
 	ForeignFile Outcome = "foreign_file" // not the runtime's file of the sandbox, or larger than one page
 	PodChanged  Outcome = "pod_changed"  // the pod has changed the file
+	Unverified  Outcome = "unverified"   // another text than the kubelet's, which was not seen before the first container
 	WriteFailed Outcome = "write_failed"
 	Restored    Outcome = "restored" // the command restore has written the kubelet's text
 )
