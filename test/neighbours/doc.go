@@ -1,0 +1,11 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package neighbours looks names up with programs and libraries that parse resolv.conf themselves,
+// each in files that package sandboxfile has written: by a first write, two refreshes and a
+// restoration. test/libc compares what a few libraries read; here, a reader only has to work.
+//
+// The readers are those that Debian packages, a BusyBox that the test links with musl, as that of
+// Alpine, and programs of this repository. They run in a network namespace, in which each text has
+// its own DNS servers. This needs root on Linux, and once the packages (30 s, 30 MB) and BusyBox (20 s).
+package neighbours
