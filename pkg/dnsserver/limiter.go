@@ -11,23 +11,18 @@ import (
 	"time"
 )
 
-const (
-	// replaceAfter is how long a slot is kept at least. Servers resolve most names in less time,
-	// and after the same time package upstream queries another server as well (hedgeDelay).
-	// unbound has the same default (jostle-timeout).
-	replaceAfter = 200 * time.Millisecond
-
-	// replaceChoices is the number of holders among which the one that gives way is chosen. It
-	// bounds the work of an admission when the slots of most holders are newer than replaceAfter.
-	replaceChoices = 64
-)
+// replaceAfter is how long a slot is kept at least. Servers resolve most names in less time, and after
+// the same time package upstream queries another server as well (hedgeDelay). unbound has the same
+// default (jostle-timeout).
+const replaceAfter = 200 * time.Millisecond
 
 // limiter shares slots among clients by two rules:
 //
 //  1. A client takes any free slot, except a small reserve for clients that hold few.
 //  2. When no slot is free, the oldest slot of the client that holds most is replaced, if it is
-//     older than replaceAfter. A client may thus replace a slot of its own, but none of a client
-//     that holds fewer, unless it holds few itself.
+//     older than replaceAfter. Clients that hold few are equal: the oldest slot of all is replaced.
+//     A client may thus replace a slot of its own, but none of a client that holds fewer, unless
+//     it holds few itself.
 //
 // No client has a limit of its own: a node cache, an address behind NAT and a mail server are one
 // client each, and need many slots while others need none.
@@ -61,6 +56,7 @@ type holderKey struct {
 type holder struct {
 	holderKey
 	held        int       // slots, with the pinned ones
+	weight      int       // held, and at least limiter.few
 	replaceable list.List // of *slot, the oldest first
 	rank        int       // index in the ranking, valid while replaceable is not empty
 }
@@ -132,17 +128,7 @@ func (l *limiter) hasRoomLocked(h *holder) bool {
 
 // replaceLocked makes room for h by the second rule. It reports whether a slot gave way.
 func (l *limiter) replaceLocked(h *holder, now time.Time) bool {
-	var from *holder
-	for _, candidate := range l.ranking[:min(len(l.ranking), replaceChoices)] {
-		reserved := candidate.kind != h.kind && l.used[candidate.kind] <= l.kindReserve
-		holdsFewer := candidate.held < h.held && h.held >= l.few
-		if reserved || holdsFewer || now.Sub(candidate.oldest().since) < replaceAfter {
-			continue
-		}
-		if from == nil || candidate.before(from) {
-			from = candidate
-		}
-	}
+	from := l.chooseLocked(0, h, now)
 	if from == nil {
 		return false
 	}
@@ -153,6 +139,28 @@ func (l *limiter) replaceLocked(h *holder, now time.Time) bool {
 		s.onReplace()
 	}
 	return true
+}
+
+// chooseLocked returns the holder whose slot is replaced for h, among that with number i in the ranking
+// and those below it, or nil. It visits holders of many slots, of which there are at most limit/few, and
+// of reserved slots.
+func (l *limiter) chooseLocked(i int, h *holder, now time.Time) *holder {
+	if i >= len(l.ranking) {
+		return nil
+	}
+	candidate := l.ranking[i]
+	isNew := now.Sub(candidate.oldest().since) < replaceAfter
+	switch {
+	case h.held >= l.few && candidate.held < h.held, isNew && candidate.weight == l.few:
+		return nil // nor one of those below, which hold no more, or as few and are newer
+	case !isNew && (candidate.kind == h.kind || l.used[candidate.kind] > l.kindReserve):
+		return candidate
+	}
+	left, right := l.chooseLocked(2*i+1, h, now), l.chooseLocked(2*i+2, h, now)
+	if left == nil || right != nil && right.before(left) {
+		return right
+	}
+	return left
 }
 
 // takeLocked gives h a new slot.
@@ -166,6 +174,7 @@ func (l *limiter) takeLocked(h *holder, now time.Time) *slot {
 		l.rankLocked(h)
 		return s
 	}
+	h.weight = max(h.held, l.few)
 	s.element = h.replaceable.PushBack(s)
 	if h.replaceable.Len() == 1 {
 		heap.Push(&l.ranking, h)
@@ -193,6 +202,7 @@ func (l *limiter) dropLocked(s *slot) {
 
 // rankLocked restores the order of the ranking after a change of h.
 func (l *limiter) rankLocked(h *holder) {
+	h.weight = max(h.held, l.few)
 	if h.replaceable.Len() > 0 {
 		heap.Fix(&l.ranking, h.rank)
 	}
@@ -256,8 +266,8 @@ func (h *holder) oldest() *slot { return h.replaceable.Front().Value.(*slot) }
 
 // before reports whether a slot of h is replaced before one of other.
 func (h *holder) before(other *holder) bool {
-	if h.held != other.held {
-		return h.held > other.held
+	if h.weight != other.weight {
+		return h.weight > other.weight
 	}
 	return h.oldest().since.Before(other.oldest().since)
 }
