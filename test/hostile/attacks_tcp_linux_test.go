@@ -6,6 +6,7 @@ package hostile
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -22,25 +23,33 @@ type session func(context.Context, *attacker, *net.TCPConn)
 // session, and is opened again when it has ended, perSecond times a second at most for all.
 func streams(name, rate string, connections, perSecond int, session session) attack {
 	run := func(ctx context.Context, a *attacker) {
-		connect(ctx, a, a.to.String(), connections, perSecond, session)
+		connect(ctx, a, a.to.String(), 1, connections, perSecond, session)
 	}
 	return attack{name, rate, run, leadTime}
+}
+
+// clientStreams is streams of a number of clients, each with a number of connections.
+func clientStreams(name string, clients, each int, session session) attack {
+	run := func(ctx context.Context, a *attacker) {
+		connect(ctx, a, a.to.String(), clients, clients*each, clients*each, session)
+	}
+	return attack{name, fmt.Sprintf("%d clients, %d open each", clients, each), run, leadTime}
 }
 
 // httpStreams is streams to the port of the metrics.
 func httpStreams(name, rate string, connections, perSecond int, session session) attack {
 	run := func(ctx context.Context, a *attacker) {
-		connect(ctx, a, a.http, connections, perSecond, session)
+		connect(ctx, a, a.http, 1, connections, perSecond, session)
 	}
 	return attack{name, rate, run, leadTime}
 }
 
-func connect(ctx context.Context, a *attacker, to string, connections, perSecond int, session session) {
-	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr(0), 0))}
+func connect(ctx context.Context, a *attacker, to string, clients, connections, perSecond int, session session) {
 	opened := make(chan struct{})
 	var running sync.WaitGroup
 	defer running.Wait()
-	for range connections {
+	for i := range connections {
+		dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr(i%clients), 0))}
 		running.Go(func() {
 			for range opened {
 				c, err := dialer.DialContext(ctx, "tcp", to)
@@ -87,14 +96,19 @@ func framed(wire []byte) []byte {
 func pipeline(queries int, pause time.Duration, packet func() []byte) session {
 	return func(ctx context.Context, a *attacker, c *net.TCPConn) {
 		_ = c.SetReadBuffer(4 << 10)
-		for range queries {
-			_ = c.SetWriteDeadline(time.Now().Add(pause))
-			if _, err := c.Write(framed(packet())); err != nil {
-				break
-			}
-			a.sent.Add(1)
-		}
+		sendAll(a, c, queries, pause, packet)
 		wait(ctx, pause)
+	}
+}
+
+// sendAll sends queries until the server takes none for the time patience.
+func sendAll(a *attacker, c *net.TCPConn, queries int, patience time.Duration, packet func() []byte) {
+	for range queries {
+		_ = c.SetWriteDeadline(time.Now().Add(patience))
+		if _, err := c.Write(framed(packet())); err != nil {
+			return
+		}
+		a.sent.Add(1)
 	}
 }
 
@@ -134,29 +148,47 @@ func churn(_ context.Context, a *attacker, c *net.TCPConn) {
 	_, _ = c.Write(framed(pack(new(dns.Msg).SetQuestion("web-1.default.svc.cluster.local.", dns.TypeA)))[:20])
 }
 
-// largeReplies is a session that queries a large set again and again, and reads the replies.
-func largeReplies(ctx context.Context, a *attacker, c *net.TCPConn) {
-	packet := framed(pack(new(dns.Msg).SetQuestion("large.default.svc.cluster.local.", dns.TypeA)))
-	for ctx.Err() == nil {
-		if _, err := c.Write(packet); err != nil {
-			return
+// exchanges returns a session that sends a query again and again, each after it has read the reply to
+// the one before and has waited for pause.
+func exchanges(pause time.Duration, packet func() []byte) session {
+	return func(ctx context.Context, a *attacker, c *net.TCPConn) {
+		for ; ctx.Err() == nil; wait(ctx, pause) {
+			if _, err := c.Write(framed(packet())); err != nil {
+				return
+			}
+			a.sent.Add(1)
+			var length [2]byte
+			if _, err := io.ReadFull(c, length[:]); err != nil {
+				return
+			}
+			if _, err := io.CopyN(io.Discard, c, int64(binary.BigEndian.Uint16(length[:]))); err != nil {
+				return
+			}
 		}
-		a.sent.Add(1)
-		var length [2]byte
-		if _, err := io.ReadFull(c, length[:]); err != nil {
-			return
-		}
-		if _, err := io.CopyN(io.Discard, c, int64(binary.BigEndian.Uint16(length[:]))); err != nil {
-			return
-		}
-		wait(ctx, 100*time.Millisecond)
 	}
+}
+
+// halfClosed is a session that sends a query, shuts down its side, and reads until the server closes.
+func halfClosed(_ context.Context, a *attacker, c *net.TCPConn) {
+	_, _ = c.Write(framed(askSilent()))
+	a.sent.Add(1)
+	_ = c.CloseWrite()
+	_, _ = io.Copy(io.Discard, c)
+}
+
+// halfClosedUnread is a session that sends queries for a large set, shuts down its side, and never reads.
+func halfClosedUnread(ctx context.Context, a *attacker, c *net.TCPConn) {
+	_ = c.SetReadBuffer(4 << 10)
+	const patience = 10 * time.Second
+	sendAll(a, c, 64, patience, askLarge)
+	_ = c.CloseWrite()
+	wait(ctx, patience)
 }
 
 // sip is a session that queries a large set and reads ten octets of the replies a second.
 func sip(ctx context.Context, a *attacker, c *net.TCPConn) {
 	_ = c.SetReadBuffer(4 << 10)
-	packet := framed(pack(new(dns.Msg).SetQuestion("large.default.svc.cluster.local.", dns.TypeA)))
+	packet := framed(askLarge())
 	for octet := make([]byte, 1); ctx.Err() == nil; wait(ctx, 100*time.Millisecond) {
 		if _, err := c.Write(packet); err != nil {
 			return
@@ -175,6 +207,16 @@ func getMetrics(_ context.Context, a *attacker, c *net.TCPConn) {
 	_, _ = io.Copy(io.Discard, c)
 }
 
+// Packets of queries for names of the silent domain, and for a set of 64 kB.
+var (
+	askSilent = query(dns.TypeA, random(silentDomain))
+	askLarge  = query(dns.TypeA, always("large.default.svc.cluster.local."))
+)
+
+// refusalPause is the pause of a client after a reply. A refusal comes at once: without a pause 1,120
+// connections sent 53,000 queries a second.
+const refusalPause = 250 * time.Millisecond
+
 // tcpAttacks are the attacks with connections.
 var tcpAttacks = []attack{
 	streams("idle connections", "1,200 open", 1200, 1200, idle),
@@ -183,15 +225,20 @@ var tcpAttacks = []attack{
 	streams("62 kB replies that are not read", "100 open, 64 queries each, every 2 s", 100, 200,
 		pipeline(64, 2*time.Second, query(dns.TypeTXT, always(bigName)))),
 	streams("64 kB of addresses that are not read", "100 open, 64 queries each, every 2 s", 100, 200,
-		pipeline(64, 2*time.Second, query(dns.TypeA, always("large.default.svc.cluster.local.")))),
+		pipeline(64, 2*time.Second, askLarge)),
 	streams("small replies that are not read", "20 open, 2,000 queries each, every 2 s", 20, 20,
 		pipeline(2000, 2*time.Second, query(dns.TypeA, always("web-1.default.svc.cluster.local.")))),
 	streams("silent domain over TCP", "100 open, 64 queries each", 100, 100,
-		pipeline(64, 10*time.Second, query(dns.TypeA, random(silentDomain)))),
+		pipeline(64, 10*time.Second, askSilent)),
 	streams("silent domain over TCP, many connections", "1,200 open, 2 queries each", 1200, 1200,
-		pipeline(2, 10*time.Second, query(dns.TypeA, random(silentDomain)))),
+		pipeline(2, 10*time.Second, askSilent)),
+	clientStreams("silent domain over TCP, 16 clients", 16, 70, exchanges(refusalPause, askSilent)).saturating(),
+	clientStreams("silent domain over TCP, 8 clients", 8, 128, exchanges(refusalPause, askSilent)).saturating(),
+	streams("half-closed connections", "1,200 open", 1200, 1200, halfClosed).saturating(),
+	streams("half-closed connections that are not read", "100 open, 64 queries each", 100, 100, halfClosedUnread).saturating(),
 	streams("slow readers of 64 kB", "200 open, 10 queries/s and octets/s each", 200, 400, sip),
-	streams("64 kB of addresses", "20 open, 10 queries/s each", 20, 20, largeReplies),
+	streams("64 kB of addresses", "20 open, 10 queries/s each", 20, 20,
+		exchanges(100*time.Millisecond, askLarge)),
 	streams("messages of 64 kB", "50 open", 50, 200, func(ctx context.Context, a *attacker, c *net.TCPConn) {
 		message := append([]byte{0xFF, 0xFF}, make([]byte, 65535)...)
 		_, _ = c.Write(message)
