@@ -20,7 +20,7 @@ REPORTS := bin/reports
 SUMMARY := $(GO) run ./test/summary
 SUITE    = $(SUMMARY) -reports $(REPORTS) -name $@
 
-.PHONY: build image chart manifests packages release help demo test test-real test-beside test-unit test-release test-chart test-e2e test-systemd test-critest test-leaks test-faults test-cluster test-kubelet test-apiserver test-dns test-hostile test-soak \
+.PHONY: build image chart manifests packages release help demo test test-real test-beside test-unit test-release test-chart test-e2e test-systemd test-critest test-leaks test-faults test-cluster test-kubelet test-apiserver test-dns test-hostile test-load test-soak \
 	lint lint-checks lint-format lint-modules lint-vet lint-platforms lint-staticcheck lint-complexity lint-commits lint-arch fuzz bench bench-dns clean
 
 build: ## build bin/dnsconfigurer, a static binary
@@ -50,17 +50,17 @@ demo: build ## show the product in two minutes
 	@bash examples/demo.sh
 
 # lint and test-unit measure no time, and test-faults waits for the timeouts of C libraries: it needs
-# 8 s of a CPU in its three minutes. The attacks of test-hostile have fixed rates, so it runs alone. The
-# soak takes ten minutes and little of the machine: the suites of test-real build beside it. When it
-# ends, most is built, and these wait for servers and kubelets more than they work: the other suites that
-# measure no time follow it, about as many minutes.
-EARLY  := lint test-unit test-faults test-hostile
+# 8 s of a CPU in its three minutes. The attacks of test-hostile and the loads of test-load have fixed
+# rates, so each runs alone. The soak takes ten minutes and little of the machine: the suites of test-real
+# build beside it. When it ends, most is built, and these wait for servers and kubelets more than they
+# work: the other suites that measure no time follow it, about as many minutes.
+EARLY  := lint test-unit test-faults test-hostile test-load
 BESIDE := test-soak test-leaks test-release test-dns test-chart test-kubelet
 REAL   := test-cluster test-apiserver test-e2e
 test: ## run all suites; a failure does not stop the others, a skip on root Linux is a failure
 	@rm -rf $(REPORTS)
 	@$(MAKE) --no-print-directory -k -j3 -Otarget lint test-unit test-faults; \
-	$(MAKE) --no-print-directory test-hostile; \
+	$(MAKE) --no-print-directory -k test-hostile test-load; \
 	$(MAKE) --no-print-directory -k -j2 -Otarget test-beside test-real; \
 	$(SUMMARY) -total $(REPORTS) $(EARLY) $(REAL) $(BESIDE); status=$$?; \
 	echo "all suites took $$((SECONDS / 60)) minutes"; exit $$status
@@ -81,7 +81,7 @@ each = failed=; for suite in $(1); do $(MAKE) --no-print-directory $$suite || fa
 # On two CPUs go test runs the tests of two packages at a time, of which many wait: 880 s of CPU time
 # took 707 s.
 test-unit: ## run the tests of the main module with the race detector
-	@$(SUITE) env CGO_ENABLED=1 $(GO) $(TEST) -race -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) -timeout 20m -skip '^(TestKubelet|TestNRI|TestRandom(Names|Packets)|TestFaults|TestHostile|TestCritest)$$' \
+	@$(SUITE) env CGO_ENABLED=1 $(GO) $(TEST) -race -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) -timeout 20m -skip '^(TestKubelet|TestNRI|TestRandom(Names|Packets)|TestFaults|TestHostile|TestLegitimateLoad|TestCritest)$$' \
 	  $$($(GO) list ./... | grep -vE '/test/(apiserver|e2e|systemd)$$')
 
 # Without the race detector, with which test-unit runs a fifth of the lifecycles.
@@ -104,7 +104,7 @@ test-apiserver: ## test policies, webhook and cluster DNS on a real etcd and kub
 	@$(SUITE) -v sh -c "$(GO) $(TEST) -timeout 40m ./test/apiserver; first=\$$?; \
 	$(GO) -C test/bench $(TEST) -timeout 40m ./fault && exit \$$first"
 
-# CoreDNS is built here: about a minute and a half the first time.
+# After test-load, which has built CoreDNS.
 test-dns: ## compare the cluster DNS server with CoreDNS and the specification
 	@$(SUITE) -v $(GO) -C test/bench $(TEST) -timeout 40m $$($(GO) -C test/bench list ./... | grep -v /fault$$)
 
@@ -137,6 +137,10 @@ test-critest: ## critest, the conformance test of container runtimes, at contain
 
 test-hostile: ## attack both DNS servers in 47 ways beside a well-behaved client, six minutes
 	@$(SUITE) -v $(GO) $(TEST) -timeout 15m -count 1 -run '^TestHostile$$' ./test/hostile
+
+# CoreDNS is built here: a minute the first time.
+test-load: ## send legitimate load to both DNS servers and to CoreDNS, four minutes
+	@$(SUITE) -v $(GO) $(TEST) -timeout 15m -count 1 -run '^TestLegitimateLoad$$' ./test/hostile
 
 # At 2,000 queries a second: it leaves most of the machine to others.
 SOAK ?= 10m

@@ -64,7 +64,6 @@ func connect(ctx context.Context, a *attacker, to string, clients, connections, 
 		})
 	}
 	defer close(opened)
-	const ticks = 100 // a second
 	tick := time.NewTicker(time.Second / ticks)
 	defer tick.Stop()
 	for due := 0.0; ctx.Err() == nil; {

@@ -64,30 +64,32 @@ func flood(name string, perSecond, clients int, packet func() []byte) attack {
 	if clients > 1 {
 		rate += fmt.Sprintf(" from %d clients", clients)
 	}
-	run := func(ctx context.Context, a *attacker) {
-		var conns []*net.UDPConn
-		for i := range clients {
-			conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr(i), 0)), net.UDPAddrFromAddrPort(a.to))
-			if err != nil {
-				a.t.Error(err)
-				return
-			}
-			defer conn.Close()
-			_ = conn.SetReadBuffer(4 << 10)
-			conns = append(conns, conn)
+	run := func(ctx context.Context, a *attacker) { sendFrom(ctx, a, addrs(clients), perSecond, packet) }
+	return attack{name, rate, run, leadTime}
+}
+
+// sendFrom sends packets from addresses in turn, until the context ends.
+func sendFrom(ctx context.Context, a *attacker, from []netip.Addr, perSecond int, packet func() []byte) {
+	var conns []*net.UDPConn
+	for _, source := range from {
+		conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(source, 0)), net.UDPAddrFromAddrPort(a.to))
+		if err != nil {
+			a.t.Error(err)
+			return
 		}
-		const ticks = 200 // a second
-		tick := time.NewTicker(time.Second / ticks)
-		defer tick.Stop()
-		for sent, due := 0, 0.0; ctx.Err() == nil; {
-			<-tick.C
-			for due += a.pace * float64(perSecond) / ticks; float64(sent) < due; sent++ {
-				_, _ = conns[sent%clients].Write(packet())
-				a.sent.Add(1)
-			}
+		defer conn.Close()
+		_ = conn.SetReadBuffer(4 << 10)
+		conns = append(conns, conn)
+	}
+	tick := time.NewTicker(time.Second / ticks)
+	defer tick.Stop()
+	for sent, due := 0, 0.0; ctx.Err() == nil; {
+		<-tick.C
+		for due += a.pace * float64(perSecond) / ticks; float64(sent) < due; sent++ {
+			_, _ = conns[sent%len(conns)].Write(packet())
+			a.sent.Add(1)
 		}
 	}
-	return attack{name, rate, run, leadTime}
 }
 
 // query returns packets of queries for the names that f returns.

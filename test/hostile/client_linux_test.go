@@ -4,6 +4,7 @@
 package hostile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,7 +13,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"testing"
 	"time"
 	"unsafe"
 
@@ -20,21 +20,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The well-behaved client: a resolver library that sends a query again after resend, attempts
-// times in all, and then gives up. A busy machine loses datagrams. With a single server, glibc
-// waits for 10 s in all, too.
+// A client is a resolver library that sends a query again after resend, attempts times in all, and
+// then gives up. A busy machine loses datagrams. With a single server, glibc waits for 10 s in all, too.
 const (
-	clientRate = 1000 // queries a second
-	resend     = time.Second
-	attempts   = 10
-	tcpRate    = 20 // queries a second over TCP
-
-	// burst is the largest number of queries at once. After a pause of the test process, the
-	// queries before them are not sent: many at once would exceed the client's share of slots.
-	burst = 10
+	resend   = time.Second
+	attempts = 10
+	ticks    = 200 // a second: a client sends the queries that are due
 )
 
-var clientAddr = netip.MustParseAddr("127.66.0.1")
+// load is what a client sends.
+type load struct {
+	from    netip.Addr
+	rate    float64 // lookups a second
+	tcpRate float64 // the same over TCP, of Services
+	next    func() *lookup
+}
+
+// wellBehaved is the client beside the attacks.
+var wellBehaved = load{from: netip.MustParseAddr("127.66.0.1"), rate: 1000, tcpRate: 20, next: newLookup}
 
 // kind is a kind of names of the well-behaved client.
 type kind uint8
@@ -52,20 +55,25 @@ func (k kind) String() string { return [...]string{"cluster", "cached", "other",
 // warmNames is the number of names with cached answers.
 const warmNames = 20
 
-// lookup is a query of the client.
+// lookup is a query of a client, or the queries for the candidates of a search list.
 type lookup struct {
-	kind   kind
-	name   string
-	want   string // address
+	kind    kind
+	name    string   // of the query
+	qtype   uint16   // 0: A
+	search  []string // the next candidates, after NXDOMAIN
+	aliases int      // records before the address
+	want    string   // address
+
 	packet []byte
 	first  time.Time
 	last   time.Time
-	sent   int
+	sent   int // times, for name
 }
 
 // result is what the client got.
 type result struct {
 	sent, right [numKinds]int
+	again       int      // queries that were sent again
 	wrong       []string // the first few
 	times       [numKinds][]time.Duration
 
@@ -81,6 +89,7 @@ func (r *result) merge(other *result) {
 		r.right[k] += other.right[k]
 		r.times[k] = append(r.times[k], other.times[k]...)
 	}
+	r.again += other.again
 	r.wrong = append(r.wrong, other.wrong...)
 	r.delays = append(r.delays, other.delays...)
 }
@@ -101,58 +110,64 @@ func quantile(times []time.Duration, q float64) time.Duration {
 
 // client is a running client.
 type client struct {
+	load
 	to   netip.AddrPort
 	conn *net.UDPConn
 
 	mu      sync.Mutex
+	id      uint16 // of the last query
 	pending map[uint16]*lookup
 	result  result
 }
 
-// run sends queries to a server for the duration, at pace times the client's rate, and returns the
-// result.
-func run(t *testing.T, to netip.AddrPort, duration time.Duration, pace float64) *result {
-	t.Helper()
-	conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(clientAddr, 0)), net.UDPAddrFromAddrPort(to))
+// run sends the load to a server for the duration, at pace times its rate, and returns the result.
+func (l load) run(to netip.AddrPort, duration time.Duration, pace float64) (*result, error) {
+	conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(l.from, 0)), net.UDPAddrFromAddrPort(to))
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	defer conn.Close()
 	_ = conn.SetReadBuffer(4 << 20)
 	if err := stampArrivals(conn); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	c := &client{to: to, conn: conn, pending: map[uint16]*lookup{}}
+	c := &client{load: l, to: to, conn: conn, id: uint16(rand.Uint32()), pending: map[uint16]*lookup{}}
 	received := make(chan struct{})
 	go func() {
 		defer close(received)
 		c.receive()
 	}()
 	var streams sync.WaitGroup
-	for i := range int(duration.Seconds() * tcpRate * pace) {
+	for i := range int(duration.Seconds() * l.tcpRate * pace) {
 		streams.Go(func() {
-			time.Sleep(time.Duration(float64(i) / (tcpRate * pace) * float64(time.Second)))
+			time.Sleep(time.Duration(float64(i) / (l.tcpRate * pace) * float64(time.Second)))
 			c.lookupOverTCP()
 		})
 	}
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	id, due := uint16(rand.Uint32()), 0
-	for begin := time.Now(); ; {
-		now := <-tick.C
-		sending, scheduled := now.Sub(begin) < duration, int(now.Sub(begin).Seconds()*clientRate*pace)
-		for due = max(due, scheduled-burst); sending && due < scheduled; due++ {
-			id++
-			c.send(id, newLookup(id), now)
-		}
-		if left := c.resend(now); left == 0 && !sending {
-			break
-		}
-	}
+	c.sendAll(duration, l.rate*pace)
 	streams.Wait()
 	_ = conn.SetReadDeadline(time.Now())
 	<-received
-	return &c.result
+	return &c.result, nil
+}
+
+// sendAll sends queries for the duration, and again until each has a reply or is given up. After a pause
+// of the test process, it sends no more than are due in two ticks: many at once would exceed the
+// client's share of slots.
+func (c *client) sendAll(duration time.Duration, rate float64) {
+	tick := time.NewTicker(time.Second / ticks)
+	defer tick.Stop()
+	burst := max(2, int(2*rate/ticks))
+	for begin, due := time.Now(), 0; ; {
+		now := <-tick.C
+		sending, scheduled := now.Sub(begin) < duration, int(now.Sub(begin).Seconds()*rate)
+		for due = max(due, scheduled-burst); sending && due < scheduled; due++ {
+			c.send(c.next(), now)
+		}
+		if left := c.resend(now); left == 0 && !sending {
+			return
+		}
+	}
 }
 
 // lookupOverTCP looks up a Service. It connects again after an error, as a resolver library does.
@@ -160,7 +175,7 @@ func (c *client) lookupOverTCP() {
 	i := rand.IntN(services)
 	l := &lookup{kind: overTCP, name: fmt.Sprintf("web-%d.default.svc.%s", i, zone), want: serviceAddress(i)}
 	exchange := dns.Client{Net: "tcp", Timeout: 5 * time.Second, Dialer: &net.Dialer{
-		Timeout: 5 * time.Second, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(clientAddr, 0)),
+		Timeout: 5 * time.Second, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(c.from, 0)),
 	}}
 	problem := ""
 	for try := range attempts {
@@ -184,8 +199,8 @@ func (c *client) lookupOverTCP() {
 	}
 }
 
-// newLookup returns a query of a random kind.
-func newLookup(id uint16) *lookup {
+// newLookup returns a lookup of a random kind.
+func newLookup() *lookup {
 	l := &lookup{}
 	switch n := rand.IntN(10); {
 	case n < 4:
@@ -198,21 +213,25 @@ func newLookup(id uint16) *lookup {
 		l.kind, l.name = ofOthers, fmt.Sprintf("x%016x.example.", rand.Uint64())
 		l.want = addressOf(l.name)
 	}
-	m := new(dns.Msg).SetQuestion(l.name, dns.TypeA)
-	m.Id = id
-	l.packet = pack(m)
 	return l
 }
 
-func (c *client) send(id uint16, l *lookup, now time.Time) {
+func (c *client) send(l *lookup, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.pending[id] != nil { // 65 s of queries without a reply
-		return
-	}
-	c.pending[id] = l
 	c.result.sent[l.kind]++
 	l.first = time.Now()
+	c.queryLocked(l, now)
+}
+
+// queryLocked sends a query for the name of l.
+func (c *client) queryLocked(l *lookup, now time.Time) {
+	m := new(dns.Msg).SetQuestion(l.name, cmp.Or(l.qtype, dns.TypeA))
+	for c.id++; c.pending[c.id] != nil; c.id++ {
+	}
+	m.Id = c.id
+	l.packet, l.sent = pack(m), 0
+	c.pending[c.id] = l
 	c.sendLocked(l, now)
 }
 
@@ -230,6 +249,7 @@ func (c *client) resend(now time.Time) int {
 		switch {
 		case now.Sub(l.last) < resend:
 		case l.sent < attempts:
+			c.result.again++
 			c.sendLocked(l, now)
 		default:
 			c.endLocked(id, l, "no reply", now)
@@ -265,11 +285,22 @@ func (c *client) receive() {
 		arrived := arrival(control[:controlLen], read)
 		c.mu.Lock()
 		if l := c.pending[m.Id]; l != nil {
-			c.endLocked(m.Id, l, l.problem(m), arrived)
+			c.replyLocked(l, m, arrived)
 			c.result.delays = append(c.result.delays, read.Sub(arrived))
 		}
 		c.mu.Unlock()
 	}
+}
+
+// replyLocked ends the lookup l with the reply m, or continues with the next candidate.
+func (c *client) replyLocked(l *lookup, m *dns.Msg, arrived time.Time) {
+	if m.Rcode != dns.RcodeNameError || len(l.search) == 0 {
+		c.endLocked(m.Id, l, l.problem(m), arrived)
+		return
+	}
+	delete(c.pending, m.Id)
+	l.name, l.search = l.search[0], l.search[1:]
+	c.queryLocked(l, time.Now())
 }
 
 // stampArrivals lets the kernel record when each datagram arrives. The client, the hostile one and
@@ -302,9 +333,16 @@ func arrival(control []byte, read time.Time) time.Time {
 
 // problem returns what is wrong with a reply, or "".
 func (l *lookup) problem(m *dns.Msg) string {
-	if m.Rcode == dns.RcodeSuccess && len(m.Answer) == 1 && len(m.Question) == 1 && m.Question[0].Name == l.name {
-		if a, ok := m.Answer[0].(*dns.A); ok && a.A.String() == l.want {
-			return ""
+	if m.Rcode == dns.RcodeSuccess && len(m.Answer) == 1+l.aliases && len(m.Question) == 1 && m.Question[0].Name == l.name {
+		switch rr := m.Answer[l.aliases].(type) {
+		case *dns.A:
+			if rr.A.String() == l.want {
+				return ""
+			}
+		case *dns.AAAA:
+			if rr.AAAA.String() == l.want {
+				return ""
+			}
 		}
 	}
 	return fmt.Sprintf("%s, %d answers, %v", dns.RcodeToString[m.Rcode], len(m.Answer), m.Extra)

@@ -12,4 +12,7 @@
 // The clients have different addresses of 127.0.0.0/8. All share the processors: an attack has
 // a fixed rate, so that the result is about shares of the server and not about the speed of
 // the generator. The suite asserts results and never times: `make test-hostile` prints these.
+//
+// The same clients send legitimate load to these servers and to CoreDNS: limits that protect from hostile
+// clients do not refuse it (`make test-load`).
 package hostile

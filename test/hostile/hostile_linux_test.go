@@ -16,6 +16,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -31,15 +32,15 @@ const maxRuns = 60
 
 // TestHostile runs each attack on both servers, beside the well-behaved client.
 func TestHostile(t *testing.T) {
-	cluster, node := startServers(t)
+	cluster, node := startServers(t, dnstest.Start(t, answer).Addr.String(), []string{"corp.silent.example"})
 	report := &table{}
 	t.Cleanup(func() { t.Log(report) })
 	for _, target := range []*server{cluster, node} {
 		warm(t, target)
 	}
-	pace := calibrate(t, cluster, node)
+	pace := calibrate(t, wellBehaved, cluster, node)
 	for _, target := range []*server{cluster, node} {
-		report.without(target, run(t, target.addr, *duration, pace))
+		report.without(target, run(t, wellBehaved, target, *duration, pace))
 	}
 	for _, a := range slices.Concat(floods, tcpAttacks) {
 		for _, target := range []*server{cluster, node} {
@@ -61,29 +62,39 @@ func warm(t *testing.T, s *server) {
 	}
 }
 
+// run sends a load to a server.
+func run(t *testing.T, l load, target *server, duration time.Duration, pace float64) *result {
+	t.Helper()
+	r, err := l.run(target.addr, duration, pace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // Limits of calibrate.
 const (
-	calibrationLoad = 6                     // times the rate of the client: the load of the fastest floods
+	calibrationLoad = 6                     // times the rate of the load: that of the fastest floods
 	calibrationTime = 50 * time.Millisecond // median of the replies, at most
 	leastPace       = 1. / 64
 )
 
 // calibrate returns the part of the rates at which the machine can run attacks: 1, or less if it
-// is too slow to answer all queries of a well-behaved client with the rate of a flood. A slower
-// machine measures the same shares with fewer queries.
-func calibrate(t *testing.T, targets ...*server) float64 {
+// is too slow to answer all queries of a load with the rate of a flood. A slower machine measures the
+// same shares with fewer queries.
+func calibrate(t *testing.T, l load, targets ...*server) float64 {
 	t.Helper()
 	for pace := 1.; ; pace /= 2 {
 		fast := true
 		for _, target := range targets {
-			r := run(t, target.addr, *duration, calibrationLoad*pace)
+			r := run(t, l, target, *duration, calibrationLoad*pace)
 			for k := range numKinds {
 				fast = fast && r.right[k] == r.sent[k]
 			}
 			fast = fast && r.quantile(0.5) <= calibrationTime
 		}
 		if fast || pace <= leastPace {
-			t.Logf("attacks and client run at %v of their rates", pace)
+			t.Logf("all run at %v of their rates", pace)
 			return pace
 		}
 	}
@@ -95,7 +106,7 @@ func measure(t *testing.T, target *server, pace float64) *result {
 	t.Helper()
 	all := new(result)
 	for runs := 1; runs <= maxRuns; runs++ {
-		all.merge(run(t, target.addr, *duration, pace))
+		all.merge(run(t, wellBehaved, target, *duration, pace))
 		isLow := func(k kind) bool { return all.rate(k) < leastRight[k] }
 		isLost := func(k kind) bool {
 			wrong, of := all.sent[k]-all.right[k], all.sent[k]*maxRuns/runs

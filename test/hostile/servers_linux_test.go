@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -45,20 +44,20 @@ const (
 	nodeMemory, nodeGoMemory       = 128, "100MiB"
 )
 
-// startServers starts the cluster DNS server and a node cache. They forward to the same
-// upstream server, as in a cluster whose nodes have one resolver.
-func startServers(t *testing.T) (cluster, node *server) {
+// startServers starts the cluster DNS server, with the flags, and a node cache. They forward to the same
+// upstream server, as in a cluster whose nodes have one resolver and the search domains.
+func startServers(t *testing.T, upstream string, search []string, flags ...string) (cluster, node *server) {
 	t.Helper()
 	dir := t.TempDir()
 	manifests, resolvConf := filepath.Join(dir, "manifests"), filepath.Join(dir, "resolv.conf")
+	host := "nameserver 192.0.2.1\nsearch " + strings.Join(search, " ") + "\n"
 	if err := errors.Join(os.Mkdir(manifests, 0o700), os.WriteFile(filepath.Join(manifests, "cluster.yaml"), objects(), 0o600),
-		os.WriteFile(resolvConf, []byte("nameserver 192.0.2.1\nsearch corp.silent.example\n"), 0o600)); err != nil {
+		os.WriteFile(resolvConf, []byte(host), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	upstream := dnstest.Start(t, answer).Addr.String()
 	program := process.Build(t, dir)
-	cluster = startServer(t, program, "cluster DNS", clusterMemory, clusterGoMemory,
-		"dns", "--manifests", manifests, "--upstream", upstream, "--host-suffix", "corp.silent.example")
+	cluster = startServer(t, program, "cluster DNS", clusterMemory, clusterGoMemory, append([]string{
+		"dns", "--manifests", manifests, "--upstream", upstream, "--host-suffix", strings.Join(search, ",")}, flags...)...)
 	node = startServer(t, program, "node cache", nodeMemory, nodeGoMemory,
 		"nodecache", "--cluster-dns", cluster.addr.String(), "--upstream", upstream, "--resolv-conf", resolvConf)
 	return cluster, node
@@ -68,25 +67,31 @@ func startServer(t *testing.T, program, name string, limit int, goLimit string, 
 	t.Helper()
 	addrs := process.Loopback(t, 2)
 	s := &server{name: name, addr: netip.MustParseAddrPort(addrs[0]), http: addrs[1], limit: limit}
-	s.Program, s.LogFile = program, filepath.Join(t.TempDir(), "log")
-	s.Args = append(args, "--listen", addrs[0], "--http", s.http)
+	s.Program, s.Args = program, append(args, "--listen", addrs[0], "--http", s.http)
 	t.Setenv("GOMEMLIMIT", goLimit)
+	s.start(t, "/readyz", "ok\n")
+	s.descriptors = s.openDescriptors(t)
+	return s
+}
+
+// start starts the server, and waits until a page has the text.
+func (s *server) start(t *testing.T, path, want string) {
+	t.Helper()
+	s.LogFile = filepath.Join(t.TempDir(), "log")
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil || strings.Contains(s.Log(), "panic") {
-			t.Errorf("%s ended: %v\n%s", name, err, s.Log())
+			t.Errorf("%s ended: %v\n%s", s.name, err, s.Log())
 		}
 	})
 	s.poll(t, "to be ready", func() string {
-		if page := process.Page(s.http, "/readyz"); page != "ok\n" {
+		if page := process.Page(s.http, path); page != want {
 			return page
 		}
 		return ""
 	})
-	s.descriptors = s.openDescriptors(t)
-	return s
 }
 
 // poll calls problem until it returns "".

@@ -16,19 +16,18 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 )
 
-// Domains of the upstream server. It answers a query for any other name at once with the
-// address of addressOf.
+// Domains of the upstream server. It answers a query for any other name with the address of addressOf: at
+// once, or after the time of delayOf.
 const (
 	silentDomain    = "silent.example." // no reply; and no reply for public reverse names
-	slowDomain      = "slow.example."   // a reply after slowReply
+	slowDomain      = "1500ms.example." // a reply after 1.5 s
 	absentDomain    = "absent.example." // NXDOMAIN
+	hostDomain      = "internal."       // NXDOMAIN: the search domains of nodes
 	brokenDomain    = "broken.example." // messages that are no replies, and malformed records
 	truncatedDomain = "cut.example."    // TC over UDP, no reply over TCP
 	bigName         = "big.example."    // TXT records of 62 kB
 	manyDomain      = "many.example."   // 4,000 addresses, over TCP
 )
-
-const slowReply = 1500 * time.Millisecond
 
 // answer is the Handler of the upstream server.
 func answer(network string, q *dns.Msg) []dnstest.Message {
@@ -38,11 +37,10 @@ func answer(network string, q *dns.Msg) []dnstest.Message {
 	switch {
 	case in(silentDomain), in("arpa."):
 		return nil
-	case in(slowDomain):
-		return []dnstest.Message{{Wire: pack(withAddress(m, 60)), After: slowReply}}
 	case in(absentDomain):
-		m.Rcode = dns.RcodeNameError
-		m.Ns = []dns.RR{&dns.SOA{Hdr: header(absentDomain, dns.TypeSOA, 60), Ns: "ns.example.", Mbox: "admin.example.", Minttl: 60}}
+		deny(m, absentDomain)
+	case in(hostDomain):
+		deny(m, hostDomain)
 	case in(truncatedDomain):
 		if network == "tcp" {
 			return nil
@@ -74,13 +72,32 @@ func answer(network string, q *dns.Msg) []dnstest.Message {
 	default:
 		withAddress(m, 60)
 	}
-	return []dnstest.Message{{Wire: pack(m)}}
+	return []dnstest.Message{{Wire: pack(m), After: delayOf(name)}}
+}
+
+// delayOf returns the time until a name is answered: a label of it, such as 20ms.
+func delayOf(name string) time.Duration {
+	for label := range strings.SplitSeq(name, ".") {
+		if d, err := time.ParseDuration(label); err == nil && strings.HasSuffix(label, "ms") {
+			return d
+		}
+	}
+	return 0
+}
+
+// deny makes m the reply for a name that does not exist in zone.
+func deny(m *dns.Msg, zone string) {
+	m.Rcode = dns.RcodeNameError
+	m.Ns = []dns.RR{&dns.SOA{Hdr: header(zone, dns.TypeSOA, 60), Ns: "ns.example.", Mbox: "admin.example.", Minttl: 60}}
 }
 
 // withAddress adds the address of the name to the reply m.
 func withAddress(m *dns.Msg, ttl uint32) *dns.Msg {
-	if q := m.Question[0]; q.Qtype == dns.TypeA {
+	switch q := m.Question[0]; q.Qtype {
+	case dns.TypeA:
 		m.Answer = []dns.RR{&dns.A{Hdr: header(q.Name, dns.TypeA, ttl), A: net.ParseIP(addressOf(q.Name))}}
+	case dns.TypeAAAA:
+		m.Answer = []dns.RR{&dns.AAAA{Hdr: header(q.Name, dns.TypeAAAA, ttl), AAAA: net.ParseIP(address6Of(q.Name))}}
 	}
 	return m
 }
@@ -90,6 +107,9 @@ func addressOf(name string) string {
 	h := hash(name)
 	return fmt.Sprintf("198.18.%d.%d", h>>8&0xFF, h&0xFF)
 }
+
+// address6Of returns the IPv6 address of a name outside the cluster.
+func address6Of(name string) string { return fmt.Sprintf("2001:db8::%x", hash(name)&0xFF|0x100) }
 
 func hash(name string) uint32 {
 	h := fnv.New32a()

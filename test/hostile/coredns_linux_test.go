@@ -1,0 +1,148 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hostile
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"text/template"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
+)
+
+// startCoreDNS starts CoreDNS as kubeadm configures it, for the Services of the cluster.
+func startCoreDNS(t *testing.T, program, kubernetes, upstream string) *server {
+	t.Helper()
+	api := kubeapi.New()
+	api.Apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+	for i := range services {
+		ip := serviceAddress(i)
+		api.Apply(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("web-%d", i)},
+			Spec: corev1.ServiceSpec{ClusterIP: ip, ClusterIPs: []string{ip}, Ports: []corev1.ServicePort{{Name: "http", Port: 80}}}})
+	}
+	url, err := api.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(api.Stop)
+	corefile := readCorefile(t, filepath.Join(kubernetes, "cmd/kubeadm/app/phases/addons/dns/manifests.go"))
+	return startCorefile(t, program, "CoreDNS", corefile, func(host, port string, other []string) []string {
+		return []string{
+			".:53 {", ".:" + port + " {\nbind " + host,
+			"health {\n", "", "lameduck 5s\n        }", "", // a pause before the end
+			"ready", "ready " + other[0],
+			"in-addr.arpa ip6.arpa {", "in-addr.arpa ip6.arpa {\nendpoint " + url,
+			":9153", other[1],
+			"/etc/resolv.conf", upstream,
+		}
+	})
+}
+
+// startNodeLocal starts CoreDNS with the Corefile of NodeLocal DNSCache. Its image also has an interface and
+// rules of iptables.
+func startNodeLocal(t *testing.T, program, kubernetes, upstream string, cluster *server) *server {
+	t.Helper()
+	corefile := readCorefile(t, filepath.Join(kubernetes, "cluster/addons/dns/nodelocaldns/nodelocaldns.yaml"))
+	return startCorefile(t, program, "NodeLocal DNSCache, "+cluster.name, corefile, func(host, port string, other []string) []string {
+		return []string{
+			":53 {", ":" + port + " {",
+			"__PILLAR__DNS__DOMAIN__", "cluster.local",
+			"__PILLAR__LOCAL__DNS__ __PILLAR__DNS__SERVER__", host,
+			"__PILLAR__LOCAL__DNS__:8080", other[0],
+			"__PILLAR__CLUSTER__DNS__", cluster.addr.String(),
+			"__PILLAR__UPSTREAM__SERVERS__", upstream,
+			":9253", other[1],
+		}
+	})
+}
+
+// startCorefile starts CoreDNS with a Corefile after replacements, which fill in the host and the port of
+// the server, and two other addresses. The first of these has a page that says whether it is ready.
+func startCorefile(t *testing.T, program, name, corefile string, replacements func(host, port string, other []string) []string) *server {
+	t.Helper()
+	addrs := process.Loopback(t, 3)
+	host, port, err := net.SplitHostPort(addrs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "Corefile")
+	text := strings.NewReplacer(replacements(host, port, addrs[1:])...).Replace(corefile)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &server{name: name, addr: netip.MustParseAddrPort(addrs[0]), http: addrs[1]}
+	s.Program, s.Args = program, []string{"-conf", file}
+	page := "/health"
+	if strings.Contains(text, "ready ") {
+		page = "/ready"
+	}
+	s.start(t, page, "OK")
+	return s
+}
+
+// readCorefile returns the Corefile in a file of Kubernetes with a ConfigMap, which may be a template.
+func readCorefile(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text2, found := strings.Cut(string(text), "\n  Corefile: |\n")
+	if !found {
+		t.Fatalf("%s has no Corefile", path)
+	}
+	var b strings.Builder
+	for line := range strings.Lines(text2) {
+		if !strings.HasPrefix(line, "    ") {
+			break
+		}
+		b.WriteString(line)
+	}
+	parsed, err := template.New("Corefile").Parse(b.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Reset()
+	if err := parsed.Execute(&b, struct{ DNSDomain string }{"cluster.local"}); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// kubernetesDir returns the directory of the module of Kubernetes.
+func kubernetesDir(t *testing.T) string {
+	t.Helper()
+	cmd := exec.Command("go", "mod", "download", "-json", "k8s.io/kubernetes")
+	cmd.Dir = "../cluster"
+	out, err := cmd.Output()
+	var module struct{ Dir, Error string }
+	if err := json.Unmarshal(out, &module); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil || module.Error != "" {
+		t.Fatal(err, module.Error)
+	}
+	return module.Dir
+}
+
+// coreDNSServers starts CoreDNS, and NodeLocal DNSCache before it and before the cluster DNS server.
+func coreDNSServers(t *testing.T, upstream string, cluster *server) (coreDNS, nodeLocal, nodeLocalCoreDNS *server) {
+	t.Helper()
+	program, kubernetes := apiserver.CoreDNS(t), kubernetesDir(t)
+	coreDNS = startCoreDNS(t, program, kubernetes, upstream)
+	return coreDNS, startNodeLocal(t, program, kubernetes, upstream, cluster),
+		startNodeLocal(t, program, kubernetes, upstream, coreDNS)
+}
