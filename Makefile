@@ -135,7 +135,7 @@ test-critest: ## critest, the conformance test of container runtimes, at contain
 		$(GO) test -c -o "$(CURDIR)/bin/critest" ./cmd/critest
 	@CRITEST="$(CURDIR)/bin/critest" $(SUITE) -v $(GO) $(TEST) -timeout 40m -count 1 -run '^TestCritest$$' ./test/node
 
-test-hostile: ## attack both DNS servers in 47 ways beside a well-behaved client, six minutes
+test-hostile: ## attack both DNS servers in 47 ways beside a well-behaved client, eight minutes
 	@$(SUITE) -v $(GO) $(TEST) -timeout 15m -count 1 -run '^TestHostile$$' ./test/hostile
 
 # CoreDNS is built here: a minute the first time.

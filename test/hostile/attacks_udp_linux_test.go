@@ -30,10 +30,11 @@ type attack struct {
 // leadTime is enough for most attacks to begin.
 const leadTime = 500 * time.Millisecond
 
-// saturating returns the attack with a lead that is as long as a server waits for a reply: the
-// slots of the attacker are in use when the well-behaved client begins.
+// saturating returns the attack with a lead of one and a half times that for which a server waits for a reply:
+// the slots of the attacker are in use when the well-behaved client begins. After 4 s, those that the
+// attacker took first become free all at once.
 func (a attack) saturating() attack {
-	a.lead = 4 * time.Second
+	a.lead = 6 * time.Second
 	return a
 }
 

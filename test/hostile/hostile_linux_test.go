@@ -140,17 +140,10 @@ func defend(t *testing.T, a attack, pace float64, target *server, all []*server,
 	report.addTimes(a, target, r, cpuTimeOf(t, target.PID()).sub(before[0]), cpuTimeOf(t, os.Getpid()).sub(before[1]))
 	cancel()
 	<-ended
-	peak := 0
 	for _, s := range all {
-		most := s.peak(t)
-		if s == target {
-			peak = most
-		}
-		if most > s.limit {
-			t.Errorf("the resident memory of the %s was %d MiB, its limit is %d MiB", s.name, most, s.limit)
-		}
+		s.checkPeak(t)
 	}
-	report.add(a, target, int(hostile.sent.Load()), r, peak)
+	report.add(a, target, int(hostile.sent.Load()), r, target.peak(t))
 	for k := range numKinds {
 		if r.rate(k) < leastRight[k] {
 			t.Errorf("%s names: %d of %d replies were right, want %.1f %%:\n%s", k, r.right[k],

@@ -160,9 +160,11 @@ func TestLegitimateLoad(t *testing.T) {
 					line += " - |"
 					continue
 				}
+				s.resetPeak(t)
 				results[s] = l.carry(t, s, pace)
+				s.checkPeak(t)
 				line += " " + results[s].String() + " |"
-				t.Logf("%s: %s", s.name, results[s].detail())
+				t.Logf("%s: %s; %d MiB", s.name, results[s].detail(), s.peak(t))
 			}
 			report = append(report, line)
 			l.check(t, cluster, results[cluster], coreDNS, results[coreDNS])

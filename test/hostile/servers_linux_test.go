@@ -33,7 +33,7 @@ type server struct {
 	name  string
 	addr  netip.AddrPort // of DNS
 	http  string         // of its metrics
-	limit int            // the memory limit of its manifest, in MiB
+	limit int            // the memory limit of its manifest, in MiB; 0: not a server of this project
 
 	descriptors int // open file descriptors when it is idle
 }
@@ -135,6 +135,14 @@ func (s *server) peak(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return kib / 1024
+}
+
+// checkPeak compares the peak with the limit, if there is one.
+func (s *server) checkPeak(t *testing.T) {
+	t.Helper()
+	if most := s.peak(t); s.limit > 0 && most > s.limit {
+		t.Errorf("the resident memory of the %s was %d MiB, its limit is %d MiB", s.name, most, s.limit)
+	}
 }
 
 // cpuTime is what the threads of a process have waited for a processor.
