@@ -33,6 +33,7 @@ const (
 	serverSlots = 3
 
 	originalPrefix = "# before: "
+	emptyLine      = "# before:\n"                   // without a blank at its end
 	cutPrefix      = "# before, without a newline: " // of the last line of the original text
 	digestPrefix   = "# dnsconfigurer: sha256 "
 	digestLine     = len(digestPrefix) + 2*sha256.Size + len("\n")
@@ -90,7 +91,9 @@ func Original(text []byte) (original []byte, ok bool) {
 		return nil, false
 	}
 	for line := range bytes.Lines(text) {
-		if rest, found := bytes.CutPrefix(line, []byte(originalPrefix)); found {
+		if string(line) == emptyLine {
+			original, ok = append(original, '\n'), true
+		} else if rest, found := bytes.CutPrefix(line, []byte(originalPrefix)); found {
 			original, ok = append(original, rest...), true
 		} else if rest, found := bytes.CutPrefix(line, []byte(cutPrefix)); found {
 			original, ok = append(original, bytes.TrimSuffix(rest, []byte("\n"))...), true
@@ -203,13 +206,16 @@ func asComments(text []byte) []byte {
 		if bytes.ContainsFunc(content, func(r rune) bool { return r != '\t' && (r < ' ' || r > '~') }) {
 			return nil
 		}
-		prefix := originalPrefix
-		if !found {
-			prefix = cutPrefix
+		switch {
+		case !found:
+			b = append(b, cutPrefix...)
+		case len(content) == 0:
+			b = append(b, emptyLine...)
+			continue
+		default:
+			b = append(b, originalPrefix...)
 		}
-		b = append(b, prefix...)
-		b = append(b, content...)
-		b = append(b, '\n')
+		b = append(append(b, content...), '\n')
 	}
 	if bytes.Contains(b, []byte(digestPrefix)) {
 		return nil

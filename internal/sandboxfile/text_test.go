@@ -82,6 +82,7 @@ func TestOriginOf_Changed(t *testing.T) {
 func FuzzCompose(f *testing.F) {
 	f.Add("nameserver 10.96.0.10\nsearch a b\noptions ndots:5\n", kubeletText)
 	f.Add("", "\x00\n# dnsconfigurer: sha256 ")
+	f.Add("nameserver 10.96.0.10\n", "\nsearch a\n\n")
 	f.Add("search "+strings.Repeat("a", 2048)+"\n", strings.Repeat("#\n", 2048))
 	f.Fuzz(func(t *testing.T, dns, original string) {
 		OriginOf([]byte(original)) // does not crash
@@ -95,6 +96,7 @@ func FuzzCompose(f *testing.F) {
 		if len(text)%sizeStep != 0 || len(text) > MaxSize || len(text) < len(original) || OriginOf(text) != Written {
 			t.Fatalf("%q and %q give %q", dns, original, text)
 		}
+		checkLines(t, dns, original, string(text))
 		if got, ok := Original(text); ok && string(got) != original {
 			t.Errorf("original %q, want %q", got, original)
 		}
@@ -112,6 +114,29 @@ func FuzzCompose(f *testing.F) {
 			}
 		}
 	})
+}
+
+// checkLines checks that text has the lines of dns byte for byte, and no blank at the end of a line
+// that dns and original do not have: BusyBox takes the rest of a nameserver line for the address.
+func checkLines(t *testing.T, dns, original, text string) {
+	t.Helper()
+	lines := map[string]int{}
+	for line := range strings.Lines(dns) {
+		lines[line]++
+	}
+	blanks := strings.NewReplacer(" \n", "", "\t\n", "", "\r\n", "")
+	hasBlanks := blanks.Replace(dns+original+"\n") != dns+original+"\n"
+	for line := range strings.Lines(text) {
+		lines[line]--
+		if !hasBlanks && blanks.Replace(line) != line {
+			t.Errorf("%q and %q give %q, which ends with a blank", dns, original, line)
+		}
+	}
+	for line, missing := range lines {
+		if missing > 0 {
+			t.Errorf("%q is missing in %q", line, text)
+		}
+	}
 }
 
 func FuzzRestore(f *testing.F) {
