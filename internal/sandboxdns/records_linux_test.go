@@ -862,7 +862,8 @@ func TestRecords_ChangedByPods(t *testing.T) {
 func TestApplier_Repairs(t *testing.T) {
 	for name, text := range map[string]string{
 		"unfinished":     "#ameserver 10.96.0.10\noptions ndots:5\n# dnsconfigurer: changing\n",
-		"earlier layout": withDigest("nameserver 10.96.0.10" + strings.Repeat(" ", 42) + "\noptions ndots:2\n# before: nameserver 10.96.0.10\n"),
+		"earlier layout": withDigest("nameserver 10.96.0.10" + strings.Repeat(" ", 42) + "\noptions ndots:2\n" +
+			"# before: nameserver 10.96.0.10\n"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := prepareRefreshTest(t, policy.ClusterFirst, func(a *applierTest) { a.settings.Refresh = ScopeOff })

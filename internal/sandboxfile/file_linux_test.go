@@ -424,7 +424,7 @@ func TestSteps_Mixtures(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, before := range texts {
 		for _, after := range texts {
-			ours, err := compose(before, []byte(kubeletText), 2048)
+			written, err := compose(before, []byte(kubeletText), 2048)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -432,7 +432,7 @@ func TestSteps_Mixtures(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, old := range [][]byte{ours, restored, []byte(before), []byte(strings.TrimSuffix(before, "\n"))} {
+			for _, old := range [][]byte{written, restored, []byte(before), []byte(strings.TrimSuffix(before, "\n"))} {
 				text, err := compose(after, []byte(kubeletText), max(2048, leastSize(old)))
 				if err != nil {
 					t.Fatal(err)
