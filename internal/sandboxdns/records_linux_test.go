@@ -861,7 +861,7 @@ func TestRecords_ChangedByPods(t *testing.T) {
 // rewritten at the start of the agent, whatever is refreshed.
 func TestApplier_Repairs(t *testing.T) {
 	for name, text := range map[string]string{
-		"unfinished":     "#ameserver 10.96.0.10\noptions ndots:5\n# dnsconfigurer: changing\n",
+		"unfinished": "#ameserver 10.96.0.10\noptions ndots:5\n# dnsconfigurer: changing\n",
 		"earlier layout": withDigest("nameserver 10.96.0.10" + strings.Repeat(" ", 42) + "\noptions ndots:2\n" +
 			"# before: nameserver 10.96.0.10\n"),
 	} {
