@@ -101,6 +101,18 @@ func write(path string, mode fs.FileMode, text string) error {
 	return nil
 }
 
+// removeLeftovers removes the temporary files of writes of path, on the node, that were killed.
+func (r Root) removeLeftovers(path string) error {
+	real, err := r.Path(path)
+	if err == nil {
+		err = atomicfile.RemoveLeftovers(real)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 // reverse returns the edit that reverses e in the file as it is now, nil if nothing of e is left.
 // Lines that were changed since by others stay.
 func (e Edit) reverse(r Root) (*Edit, error) {
@@ -127,6 +139,9 @@ func (e Edit) reverse(r Root) (*Edit, error) {
 // e created that and it is empty, too. A directory that existed stays: a kubelet does not start without
 // that of its flag --config-dir (mergeKubeletConfigurations in cmd/kubelet/app).
 func (e Edit) undo(r Root) error {
+	if err := r.removeLeftovers(e.Path); err != nil {
+		return err
+	}
 	back, err := e.reverse(r)
 	if err != nil || back == nil {
 		return err

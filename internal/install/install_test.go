@@ -248,7 +248,8 @@ func TestInstall_Refused(t *testing.T) {
 	}
 }
 
-// TestInstall_Crash: a crash after the first edit is completed by install, or undone by uninstall.
+// TestInstall_Crash: a crash after the first edit is completed by install, or undone by uninstall. Both
+// remove the temporary files of writes that were interrupted.
 func TestInstall_Crash(t *testing.T) {
 	n := kubeadmNode.with(node{"/etc/default/kubelet": "KUBELET_EXTRA_ARGS=--v=2\n"})
 	complete := n.write(t)
@@ -262,7 +263,9 @@ func TestInstall_Crash(t *testing.T) {
 		dropIn := filepath.Join(string(root), ownUnit)
 		err := errors.Join(os.MkdirAll(filepath.Dir(state), 0o700),
 			os.WriteFile(state, []byte(want["/var/lib/dnsconfigurer/install.json"]), 0o600),
-			os.MkdirAll(filepath.Dir(dropIn), 0o755), os.WriteFile(dropIn, []byte(want[ownUnit]), 0o644))
+			os.MkdirAll(filepath.Dir(dropIn), 0o755), os.WriteFile(dropIn, []byte(want[ownUnit]), 0o644),
+			os.WriteFile(filepath.Join(filepath.Dir(state), ".install.json.1237"), []byte("{"), 0o600),
+			os.WriteFile(filepath.Join(filepath.Dir(dropIn), ".20-dnsconfigurer.conf.4111"), nil, 0o644))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -323,6 +326,28 @@ func TestInstall_Systemctl(t *testing.T) {
 	}
 	if !maps.Equal(read(t, root), before) {
 		t.Errorf("%v", read(t, root))
+	}
+}
+
+// TestInstall_Undone: if a step fails, the units that the installation has enabled are disabled again, and no
+// others.
+func TestInstall_Undone(t *testing.T) {
+	for want, failed := range map[string]string{"is-enabled enable disable": "is-enabled", "is-enabled enable": "none"} {
+		root := kubeadmNode.write(t)
+		i, dir := installer(root), t.TempDir()
+		i.Systemctl.Program = filepath.Join(dir, "systemctl")
+		// The directory of the record cannot be created once the units are enabled.
+		script := "#!/bin/sh\necho \"$2\" >>" + dir + "/calls\n[ \"$2\" = enable ] && : >" + string(root) +
+			"/var/lib/dnsconfigurer\n[ \"$2\" != " + failed + " ]\n"
+		if err := os.WriteFile(i.Systemctl.Program, []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := i.Install(t.Context()); err == nil || !strings.Contains(err.Error(), "not a directory") {
+			t.Errorf("got %v", err)
+		}
+		if calls, err := os.ReadFile(filepath.Join(dir, "calls")); strings.Join(strings.Fields(string(calls)), " ") != want {
+			t.Errorf("systemctl was called: %q, %v, want %q", calls, err, want)
+		}
 	}
 }
 

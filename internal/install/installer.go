@@ -73,6 +73,16 @@ func (i *Installer) Install(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	for _, path := range append(edited(edits), recordPath, unitPath) {
+		if err := i.Root.checkWritable(path); err != nil {
+			return err
+		}
+	}
+	for _, e := range before.Edits { // of an installation that was killed
+		if err := i.Root.removeLeftovers(e.Path); err != nil {
+			return err
+		}
+	}
 	var undo steps
 	defer func() { err = undo.undoOn(err) }()
 	later := context.WithoutCancel(ctx)
@@ -108,16 +118,28 @@ func (i *Installer) Install(ctx context.Context) (err error) {
 	return i.restart(ctx)
 }
 
+// unitPath is where systemctl enables a unit.
+const unitPath = "/etc/systemd/system/dnsconfigurer-shim.service"
+
+// edited returns the paths of the files that edits change.
+func edited(edits []Edit) (paths []string) {
+	for _, e := range edits {
+		paths = append(paths, e.Path)
+	}
+	return paths
+}
+
 // start enables and starts the units of the shim, and checks that it serves. stop reverses that.
 func (i *Installer) start(ctx context.Context) (stop func(context.Context) error, err error) {
-	stop = func(context.Context) error { return nil }
+	root := []string{}
 	if !i.Running {
-		return stop, i.Systemctl.runUnits(ctx, allUnits, "--root="+string(i.Root), "enable")
+		root = []string{"--root=" + string(i.Root)}
 	}
-	if i.Systemctl.runUnits(ctx, allUnits, "is-enabled", "--quiet") != nil {
+	stop = func(context.Context) error { return nil }
+	if i.Systemctl.runUnits(ctx, allUnits, append(root, "is-enabled", "--quiet")...) != nil {
 		stop = i.stop
 	}
-	if err := i.Systemctl.runUnits(ctx, allUnits, "enable"); err != nil {
+	if err := i.Systemctl.runUnits(ctx, allUnits, append(root, "enable")...); err != nil || !i.Running {
 		return stop, err
 	}
 	if err := i.Systemctl.runUnits(ctx, runningUnits, "start"); err != nil {

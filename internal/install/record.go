@@ -54,11 +54,14 @@ func (rec record) add(edits []Edit) record {
 // save writes the record; an empty one is removed.
 func (rec record) save(r Root) error {
 	path, err := r.Path(recordPath)
+	if err == nil {
+		err = r.removeLeftovers(recordPath)
+	}
 	if err != nil {
 		return err
 	}
 	if len(rec.Edits) == 0 && rec.Invocation == "" {
-		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		return nil

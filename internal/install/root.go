@@ -66,6 +66,24 @@ func (r Root) read(path string) (string, error) {
 	return string(text), err
 }
 
+// checkWritable returns an error unless a file can be created at path, also if its directory is still to be
+// created.
+func (r Root) checkWritable(path string) error {
+	real, err := r.Path(path)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(real)
+	for _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir); _, err = os.Stat(dir) {
+		dir = filepath.Dir(dir)
+	}
+	f, err := os.CreateTemp(dir, ".dnsconfigurer")
+	if err != nil {
+		return fmt.Errorf("%s cannot be written: %w", path, err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
 // list returns the paths of the files with an extension in a directory and those below it, in
 // lexical order. A directory that does not exist has none.
 func (r Root) list(dir, extension string) (paths []string, _ error) {
