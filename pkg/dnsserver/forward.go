@@ -188,9 +188,6 @@ func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
 		copied := q.clone()
 		s.prefetch(ctx, q.client, to.kindOf(q.name), func(ctx context.Context) { s.ask(ctx, copied, to) })
 	}
-	if hit.NoData() && !s.mayReplyNoData(q, to) {
-		return s.confirmLater(q, to, &hit)
-	}
 	switch hit.State {
 	case cache.Fresh, cache.Expiring:
 		return result{answer: q.cachedAnswer(&hit, fromCache, buf)}
@@ -213,7 +210,7 @@ func (q *query) cacheKey(searchKey []byte) cache.Question {
 // sendLater returns the result of a query that must be sent to other servers: a function that
 // waits. stale returns the answer if they fail; nil: there is none.
 func (s *Server) sendLater(q *query, to destination, stale func() answer) result {
-	wait := func(ctx context.Context) answer { return s.confirmNoData(ctx, q, to, s.ask(ctx, q, to)) }
+	wait := func(ctx context.Context) answer { return s.ask(ctx, q, to) }
 	return result{wait: wait, kind: to.kindOf(q.name), stale: stale}
 }
 

@@ -4,9 +4,7 @@
 package dnsserver
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
 	"fmt"
 	"runtime"
 	"strings"
@@ -38,7 +36,6 @@ func TestForward_HeldRecords(t *testing.T) {
 		silent uint16 // type without a reply
 		edit   func(*dns.Msg)
 	}{
-		"NODATA for one address family":        {"n%d.example. AAAA", dns.TypeA, isNoData},
 		"NODATA for a candidate":               {autopathName("n%d.example", "shop") + " A", dns.TypeAAAA, isNoData},
 		"addresses of a candidate":             {autopathName("n%d.example", "shop") + " TXT", dns.TypeTXT, func(*dns.Msg) {}},
 		"NODATA for the type, for a candidate": {autopathName("n%d.example", "shop") + " TXT", dns.TypeAAAA, isNoData},
@@ -147,46 +144,4 @@ func liveHeap() int {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
-}
-
-// TestForward_HeldProof: a client that validates gets the whole proof of a denial, which the server does
-// not hold while it waits for the other address family. Other clients get the SOA record.
-func TestForward_HeldProof(t *testing.T) {
-	const signatures = 40
-	const signature = 150 // octets: together they exceed maxHeldNegative
-	servers := func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
-		time.Sleep(time.Second)
-		m := new(dns.Msg).SetReply(q)
-		if q.Question[0].Qtype == dns.TypeA {
-			m.Answer = []dns.RR{&dns.A{Hdr: header(q.Question[0].Name, dns.TypeA, 0), A: []byte{192, 0, 2, 1}}}
-			return m, nil
-		}
-		m.Ns = []dns.RR{&dns.SOA{Hdr: header("example.", dns.TypeSOA, 300), Ns: ".", Mbox: ".", Minttl: 300}}
-		for i := range signatures {
-			text := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{byte(i)}, signature))
-			m.Ns = append(m.Ns, &dns.RRSIG{
-				Hdr: header("example.", dns.TypeRRSIG, 300), TypeCovered: dns.TypeSOA, SignerName: "example.", Signature: text,
-			})
-		}
-		return m, nil
-	}
-	for _, from := range []string{"upstream", "cache"} {
-		for do, want := range map[bool]int{true: 1 + signatures, false: 1} {
-			t.Run(fmt.Sprintf("%s, DO %v", from, do), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := newServer(t, smallCluster, Config{Upstream: servers})
-					var m dns.Msg
-					for range map[string]int{"upstream": 1, "cache": 2}[from] {
-						packet := mustPack(t, parseQuery("www.example. AAAA", false).SetEdns0(1232, do))
-						if err := m.Unpack(handlePacket(t.Context(), s, packet, overTCP, podAddr)); err != nil {
-							t.Fatal(err)
-						}
-					}
-					if len(m.Ns) != want {
-						t.Errorf("%d records in the authority section, want %d", len(m.Ns), want)
-					}
-				})
-			})
-		}
-	}
 }

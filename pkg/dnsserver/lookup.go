@@ -101,9 +101,7 @@ type typeLookup struct {
 func (c *candidateLookup) lookupTypes(ctx context.Context, name fqdn.Name,
 	resolve func(*query) result) (lookupResult, func(context.Context) lookupResult) {
 	start := func(qtype uint16) typeLookup {
-		q := c.q.subquery(name, qtype)
-		q.noFamilyCheck = true
-		r := resolve(q)
+		r := resolve(c.q.subquery(name, qtype))
 		r.answer = r.answer.withRecords()
 		return typeLookup{qtype: qtype, result: r}
 	}

@@ -82,8 +82,6 @@ type query struct {
 	maxReply   int    // the length of the longest reply that the client accepts, in octets
 	rejectCode int    // the rcode of the reply if no source is tried; NOERROR: the sources are tried
 
-	noFamilyCheck bool // NODATA may be the answer although the other address family is not cached, see forward_family.go
-
 	via      transport
 	client   netip.Addr // the zero Addr: unknown
 	received time.Time
@@ -249,7 +247,7 @@ func (q *query) subquery(name fqdn.Name, qtype uint16) *query {
 	question = binary.BigEndian.AppendUint16(question, dns.ClassINET)
 	return &query{
 		flags: q.flags, question: question, name: name, qtype: qtype,
-		edns: q.edns, do: q.do, maxReply: q.maxReply, noFamilyCheck: q.noFamilyCheck, via: q.via, client: q.client, received: q.received,
+		edns: q.edns, do: q.do, maxReply: q.maxReply, via: q.via, client: q.client, received: q.received,
 	}
 }
 

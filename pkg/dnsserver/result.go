@@ -18,8 +18,8 @@ type result struct {
 	answer
 
 	// wait is nil if the answer is complete. Otherwise it waits for other servers. The
-	// caller of wait must hold a slot. Subqueries for an alias target or the other address
-	// family use the same slot. Those of an expansion have their own.
+	// caller of wait must hold a slot. Subqueries for an alias target use the same slot.
+	// Those of an expansion have their own.
 	wait  func(context.Context) answer
 	kind  queryKind
 	stale func() answer // from the cache, if wait fails or takes too long; nil: there is none
@@ -144,18 +144,13 @@ const maxHeldNegative = 4 << 10
 // Otherwise it returns the answer with the aliases and the SOA record only, which suffice unless
 // the client validates.
 func (a answer) trimNegative() answer {
-	if !a.isLongNegative() {
+	if !longerThan(maxHeldNegative, a.answers, a.authority, a.additional) {
 		return a
 	}
 	a.answers = firstOfType(a.answers, dns.TypeCNAME, maxAliases)
 	a.authority = firstOfType(a.authority, dns.TypeSOA, 1)
 	a.additional = nil
 	return a
-}
-
-// isLongNegative reports whether the answer, a negative one, is longer than maxHeldNegative.
-func (a *answer) isLongNegative() bool {
-	return longerThan(maxHeldNegative, a.answers, a.authority, a.additional)
 }
 
 // longerThan reports whether the records together are longer than limit octets.

@@ -206,7 +206,6 @@ func (s *Server) expandOption(ctx context.Context, q *query, paths []fqdn.Name) 
 // servers: the section is empty if neither zone nor cache has the answer.
 func (s *Server) negativeAuthority(ctx context.Context, q *query, snapshot *zone.Snapshot) []dns.RR {
 	bare := q.subquery(q.name, dns.TypeA)
-	bare.noFamilyCheck = true
 	r, ok := s.zoneRecords(ctx, bare, snapshot)
 	if !ok {
 		r = s.forward(ctx, bare, nil)

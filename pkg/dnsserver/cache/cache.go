@@ -144,13 +144,6 @@ func (c *Cache) Peek(q Question, now time.Time) Hit {
 	return Hit{State: Fresh, entry: e, question: q, age: age}
 }
 
-// Holds reports whether the reply to q is cached, fresh or stale, and is not a failure. Like
-// Peek, it has no effect on the entry.
-func (c *Cache) Holds(q Question, now time.Time) bool {
-	e, age := c.entryFor(q, now)
-	return e != nil && e.kind != failure && age < e.retention
-}
-
 // entryFor returns the entry for q and its age, or nil.
 func (c *Cache) entryFor(q Question, now time.Time) (*entry, time.Duration) {
 	var buf [maxQuestion]byte

@@ -143,7 +143,7 @@ func TestPut_TTL(t *testing.T) {
 			records: "--\nexample.com. 86400 SOA ns.example.com. host.example.com. 1 7200 1800 86400 86400", ttl: 1800},
 		{name: "no data", question: "www.example.com. AAAA", records: "--\n" + soa, ttl: 60},
 		{name: "no such name, without SOA", question: "no.example.com. A", rcode: dns.RcodeNameError},
-		{name: "no data, without SOA", question: "www.example.com. AAAA"},
+		{name: "no data, without SOA", question: "www.example.com. AAAA", ttl: 5},
 		{name: "a referral", question: "www.example.com. A", records: "--\nexample.com. 300 NS ns.example.com."},
 		{name: "an SOA of another zone", question: "no.example.org. A", rcode: dns.RcodeNameError, records: "--\n" + soa},
 		{name: "no such name, yet an answer", question: "www.example.com. A", rcode: dns.RcodeNameError,

@@ -43,12 +43,18 @@ func classify(reply *dns.Msg, name string, qtype, class uint16) (replyKind, uint
 	if found {
 		return answer, ttl
 	}
-	soa := findSOA(reply.Ns, end, class)
-	if soa == nil {
-		return uncacheable, 0
+	if soa := findSOA(reply.Ns, end, class); soa != nil {
+		return denial, min(ttl, soa.Minttl)
 	}
-	return denial, min(ttl, soa.Minttl)
+	if reply.Rcode == dns.RcodeSuccess && len(reply.Answer)+len(reply.Ns) == 0 { // not a referral either
+		return denial, min(ttl, noSOATTL)
+	}
+	return uncacheable, 0
 }
+
+// noSOATTL is the TTL of NODATA without SOA record, in seconds, as in unbound. RFC 2308 section 5
+// advises against caching it, but then each query of each client for such a name is forwarded.
+const noSOATTL = 5
 
 // repeatsQuestion reports whether reply is for this question.
 func repeatsQuestion(reply *dns.Msg, name string, qtype, class uint16) bool {

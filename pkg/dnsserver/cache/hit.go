@@ -6,8 +6,6 @@ package cache
 import (
 	"encoding/binary"
 	"time"
-
-	"github.com/miekg/dns"
 )
 
 // State is the result of a lookup. It determines what the caller does.
@@ -69,12 +67,6 @@ func (h *Hit) Rcode() int { return int(h.entry.wire[3] & maxRcode) }
 // Cause returns the PutOptions.Cause of a failure, and 0 for other replies. It must not be called
 // for a Miss.
 func (h *Hit) Cause() uint8 { return h.entry.cause }
-
-// NoData reports whether the reply is NODATA: the name exists, perhaps as an alias, and has no
-// records of the type (RFC 2308 section 2.2).
-func (h *Hit) NoData() bool {
-	return h.entry != nil && h.entry.kind == denial && h.Rcode() == dns.RcodeSuccess
-}
 
 // Append appends the reply to buf, and nothing for a Miss. It allocates only if buf has too
 // little capacity.
