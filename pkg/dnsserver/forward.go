@@ -238,7 +238,7 @@ func (q *query) cachedAnswer(hit *cache.Hit, from source, buf []byte) answer {
 		a.extended = &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeStaleNXDOMAINAnswer}
 	case from == fromStale:
 		a.extended = &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeStaleAnswer}
-	case a.rcode == dns.RcodeServerFailure: // the error "Cached Error" is for SERVFAIL only (RFC 8914 section 4.14)
+	case from == fromCache && a.rcode == dns.RcodeServerFailure: // the error "Cached Error" is for SERVFAIL only (RFC 8914 section 4.14)
 		a.cachedFailure, a.extended = true, cause(hit.Cause()).extended()
 	}
 	a.wire = hit.Append(buf[:0], cache.ReplyOptions{
@@ -291,19 +291,16 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 	if to.clusterDNS && isLimitFailure(reply) {
 		return s.refuse(kind, refusedUpstream)
 	}
-	if m.RecursionDesired { // without RD the reply may be a referral
-		s.cfg.Cache.Put(key, reply, time.Now(), options)
+	options.Discard = !m.RecursionDesired // the reply may be a referral
+	hit, _ := s.cfg.Cache.Put(key, reply, time.Now(), options)
+	if hit.State == cache.Miss {
+		return failure(fromUpstream, dns.ExtendedErrorCodeOther, "the upstream server's reply is too long")
 	}
 	if reply.Truncated && q.via == overTCP { // the client cannot retry over another transport
 		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError,
 			"the upstream server's reply is truncated, and TCP to the server failed")
 	}
-	a := answerOf(reply, fromUpstream)
-	if a.rcode > maskRcode { // an extended rcode, such as BADVERS, is about the OPT record of this server
-		a.rcode = dns.RcodeServerFailure
-	}
-	a.answers = withOwnerCase(a.answers, q.presentationName())
-	return a
+	return q.cachedAnswer(&hit, fromUpstream, nil)
 }
 
 // message returns the query to send to other servers.

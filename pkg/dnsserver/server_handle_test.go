@@ -53,7 +53,8 @@ func TestHandle_NeverBlocks(t *testing.T) {
 	} {
 		packet := mustPack(t, tt.query)
 		current := cache.PutOptions{Generation: s.cache.Clear()}
-		if q, ok := cache.NewQuestion(nxdomain, nil); !ok || !s.cache.Put(q, nxdomain, time.Now(), current) {
+		key, _ := cache.NewQuestion(nxdomain, nil)
+		if _, cached := s.cache.Put(key, nxdomain, time.Now(), current); !cached {
 			t.Fatal("the NXDOMAIN is not cached")
 		}
 		before, queries, lookups := forwarded.Load(), s.counterSum(t, "dnsconfigurer_dns_queries_total"),

@@ -23,7 +23,7 @@ func fill(t testing.TB, c *cache.Cache, prefix string, n, size int) {
 	for i := range n {
 		query := ask(t, fmt.Sprintf("%s%d.example.com. TXT", prefix, i))
 		m := reply(t, query, 0, query.Question[0].Name+" 300 TXT "+strings.Repeat("x", size))
-		if !c.Put(questionOf(t, query), m, start, cache.PutOptions{}) {
+		if !cached(c.Put(questionOf(t, query), m, start, cache.PutOptions{})) {
 			t.Fatalf("%s%d is not cached", prefix, i)
 		}
 	}
@@ -87,7 +87,7 @@ func TestPut_LargerThanCache(t *testing.T) {
 	fill(t, c, "small", 1, 1)
 	query := ask(t, "large.example.com. TXT")
 	m := reply(t, query, 0, strings.Repeat("large.example.com. 300 TXT "+strings.Repeat("x", 200)+"\n", 5))
-	if c.Put(questionOf(t, query), m, start, cache.PutOptions{}) || c.Stats().Entries != 1 {
+	if cached(c.Put(questionOf(t, query), m, start, cache.PutOptions{})) || c.Stats().Entries != 1 {
 		t.Errorf("a reply of %d bytes: %+v", m.Len(), c.Stats())
 	}
 }
@@ -134,8 +134,13 @@ func TestPut_ExpiredEntriesEvicted(t *testing.T) {
 
 func TestGet_NoAllocations(t *testing.T) {
 	c := newCache(t, cache.Config{})
-	fill(t, c, "a", 1, 10)
-	q := questionOf(t, ask(t, "a0.example.com. TXT"))
+	query := ask(t, "www.example.com. A")
+	q := questionOf(t, query)
+	var records strings.Builder
+	for i := range 4 {
+		fmt.Fprintf(&records, "www.example.com. 300 A 192.0.2.%d\n", i)
+	}
+	c.Put(q, reply(t, query, 0, records.String()), start, cache.PutOptions{})
 	q.Paths = []byte("ns.svc.cluster.local")
 	miss := testing.AllocsPerRun(100, func() { c.Get(q, start) })
 	q.Paths = nil

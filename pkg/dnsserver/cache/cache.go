@@ -222,39 +222,36 @@ type PutOptions struct {
 
 	// Cause is the caller's number for the cause of a failure. Hit.Cause returns it.
 	Cause uint8
+
+	// Discard is set if the reply must not be cached.
+	Discard bool
 }
 
-// Put caches the reply to q if it is cacheable, and reports whether it did. It does not
-// change reply. A failure does not replace an answer that is fresh or stale: it is
-// recorded there as a failed renewal. If no reply arrived, put a SERVFAIL.
-func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time, options PutOptions) bool {
+// Put caches the reply to q if it is cacheable, and reports whether it did. It does not change reply. A
+// failure does not replace an answer that is fresh or stale: it is recorded there as a failed renewal. If
+// no reply arrived, put a SERVFAIL.
+//
+// The Hit has the reply as later hits have it, also if it is not cached, so that the client whose query
+// was forwarded receives the same records and TTLs as the clients after it. It is a Miss if the message
+// is not a reply to q, or cannot be packed.
+func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time, options PutOptions) (hit Hit, cached bool) {
 	k, ok := q.key(make([]byte, 0, maxQuestion))
 	if !ok {
-		return false
+		return Hit{}, false
 	}
 	name, end, err := dns.UnpackDomainName(k.question, 0)
-	if err != nil || end != len(q.Name) {
-		return false
+	if err != nil || end != len(q.Name) || !isReply(reply, name, q) {
+		return Hit{}, false
 	}
 	kind, ttl := classify(reply, name, q.Type, q.Class)
-	switch kind {
-	case answer:
-		ttl = min(ttl, seconds(c.cfg.MaxTTL))
-	case denial:
-		ttl = min(ttl, seconds(c.cfg.MaxDenial))
-	case failure:
-		ttl = min(ttl, max(1, seconds(cmp.Or(options.RetryInterval, DefaultRetryInterval)))) // RFC 9520 section 3.2: at least 1 s
-	}
-	if kind == uncacheable || ttl == 0 {
-		return false
-	}
+	ttl = min(ttl, c.maxTTL(kind, options))
 	limit := ttl
-	if kind == answer { // a CNAME may outlive the address of its target
+	if kind == answer || kind == uncacheable { // a CNAME may outlive the address of its target
 		limit = seconds(c.cfg.MaxTTL)
 	}
 	e := newEntry(k, name, reply, kind, limit)
-	if e == nil || e.size() > c.cfg.MaxBytes {
-		return false
+	if e == nil {
+		return Hit{}, false
 	}
 	e.hash, e.stored, e.ttl = k.hash(c.seed), now, time.Duration(ttl)*time.Second
 	e.retention = e.ttl
@@ -263,7 +260,22 @@ func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time, options PutOption
 	} else {
 		e.retention += c.cfg.MaxStale
 	}
-	return c.store(k, e, now, options)
+	hit = Hit{State: Fresh, entry: e, question: q}
+	if kind == uncacheable || ttl == 0 || options.Discard || e.size() > c.cfg.MaxBytes {
+		return hit, false
+	}
+	return hit, c.store(k, e, now, options)
+}
+
+// maxTTL returns the largest TTL of a kind of reply, in seconds.
+func (c *Cache) maxTTL(kind replyKind, options PutOptions) uint32 {
+	switch kind {
+	case denial:
+		return seconds(c.cfg.MaxDenial)
+	case failure:
+		return max(1, seconds(cmp.Or(options.RetryInterval, DefaultRetryInterval))) // RFC 9520 section 3.2: at least 1 s
+	}
+	return seconds(c.cfg.MaxTTL)
 }
 
 // seconds returns d as a TTL.

@@ -28,9 +28,7 @@ const FailureTTL = 5 * time.Second
 // seconds before any cap.
 func classify(reply *dns.Msg, name string, qtype, class uint16) (replyKind, uint32) {
 	switch {
-	case !reply.Response, reply.Truncated, reply.Opcode != dns.OpcodeQuery, !repeatsQuestion(reply, name, qtype, class):
-		return uncacheable, 0
-	case qtype == dns.TypeANY: // any subset of the records, RFC 8482
+	case reply.Truncated, qtype == dns.TypeANY: // any subset of the records, RFC 8482
 		return uncacheable, 0
 	case reply.Rcode != dns.RcodeSuccess && reply.Rcode != dns.RcodeNameError:
 		return failure, uint32(FailureTTL / time.Second)
@@ -56,13 +54,13 @@ func classify(reply *dns.Msg, name string, qtype, class uint16) (replyKind, uint
 // advises against caching it, but then each query of each client for such a name is forwarded.
 const noSOATTL = 5
 
-// repeatsQuestion reports whether reply is for this question.
-func repeatsQuestion(reply *dns.Msg, name string, qtype, class uint16) bool {
-	if len(reply.Question) != 1 {
+// isReply reports whether a message is a reply to q, whose name as text is name.
+func isReply(m *dns.Msg, name string, q Question) bool {
+	if !m.Response || m.Opcode != dns.OpcodeQuery || len(m.Question) != 1 {
 		return false
 	}
-	q := reply.Question[0]
-	return q.Qtype == qtype && q.Qclass == class && strings.EqualFold(q.Name, name)
+	question := m.Question[0]
+	return question.Qtype == q.Type && question.Qclass == q.Class && strings.EqualFold(question.Name, name)
 }
 
 // maxChain is the largest number of CNAMEs in an answer. Resolvers have similar limits, and the

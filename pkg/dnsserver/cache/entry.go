@@ -38,6 +38,7 @@ type entry struct {
 	ttls        []uint16 // offsets of the TTLs in wire
 	paths       []byte   // Question.Paths
 	questionEnd int      // offset in wire
+	addresses   run      // in ttls: the address records of the answer
 	bits        byte     // Question.bits
 	kind        replyKind
 	cause       uint8 // of a failure
@@ -81,7 +82,10 @@ func (e *entry) isNXDomain() bool {
 // the reply cannot be packed.
 func newEntry(k key, name string, reply *dns.Msg, kind replyKind, limit uint32) *entry {
 	m := dns.Msg{
-		MsgHdr:   dns.MsgHdr{Response: true, RecursionAvailable: true, AuthenticatedData: reply.AuthenticatedData, Rcode: reply.Rcode},
+		MsgHdr: dns.MsgHdr{
+			Response: true, RecursionAvailable: true, Truncated: reply.Truncated,
+			AuthenticatedData: reply.AuthenticatedData, Rcode: reply.Rcode,
+		},
 		Compress: true,
 		Question: []dns.Question{{Name: name, Qtype: reply.Question[0].Qtype, Qclass: reply.Question[0].Qclass}},
 	}
@@ -98,6 +102,7 @@ func newEntry(k key, name string, reply *dns.Msg, kind replyKind, limit uint32) 
 	e := &entry{
 		wire:        append(make([]byte, 0, len(packed)), packed...), // Pack allocates more
 		questionEnd: headerLen + len(k.question),
+		addresses:   firstAddresses(m.Answer),
 		bits:        k.bits,
 		paths:       append([]byte(nil), k.paths...),
 		kind:        kind,

@@ -36,7 +36,7 @@ func (s State) String() string {
 // stays: a record that changes every few seconds must not be kept for longer when it is old.
 const staleTTL = 30
 
-// Hit is a result of [Cache.Get]. It refers to the question's bytes.
+// Hit is a result of [Cache.Get] or [Cache.Put]. It refers to the question's bytes.
 type Hit struct {
 	State State
 
@@ -68,8 +68,8 @@ func (h *Hit) Rcode() int { return int(h.entry.wire[3] & maxRcode) }
 // for a Miss.
 func (h *Hit) Cause() uint8 { return h.entry.cause }
 
-// Append appends the reply to buf, and nothing for a Miss. It allocates only if buf has too
-// little capacity.
+// Append appends the reply to buf, and nothing for a Miss. It rotates the addresses of the answer. It
+// allocates only if buf has too little capacity.
 func (h *Hit) Append(buf []byte, options ReplyOptions) []byte {
 	if h.entry == nil {
 		return buf
@@ -93,6 +93,7 @@ func (h *Hit) Append(buf []byte, options ReplyOptions) []byte {
 		reply[3] |= flagCD
 	}
 	copy(reply[headerLen:], h.question.Name)
+	h.entry.rotateAddresses(reply, records)
 	age, stale := uint32(h.age/time.Second), h.State == Stale || h.State == Failing
 	for _, at := range h.entry.ttls[:records] {
 		field := reply[at:]

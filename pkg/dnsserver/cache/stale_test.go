@@ -33,7 +33,7 @@ func TestGet_Stale(t *testing.T) {
 	}
 	put := func(at float64, m *dns.Msg, want bool) {
 		t.Helper()
-		if got := c.Put(q, m, after(at), cache.PutOptions{}); got != want {
+		if got := cached(c.Put(q, m, after(at), cache.PutOptions{})); got != want {
 			t.Fatalf("at %v: Put = %t", at, got)
 		}
 	}
@@ -77,7 +77,7 @@ func TestGet_RetryInterval(t *testing.T) {
 	q := questionOf(t, query)
 	c.Put(q, reply(t, query, 0, "www.example.com. 10 A 192.0.2.1"), start, cache.PutOptions{})
 	for _, rcode := range []int{dns.RcodeServerFailure, dns.RcodeRefused, dns.RcodeFormatError, dns.RcodeNotImplemented, dns.RcodeBadVers} {
-		if c.Put(q, reply(t, query, rcode, ""), after(20), cache.PutOptions{RetryInterval: 2 * time.Second}) {
+		if cached(c.Put(q, reply(t, query, rcode, ""), after(20), cache.PutOptions{RetryInterval: 2 * time.Second})) {
 			t.Errorf("rcode %d replaced the answer", rcode)
 		}
 	}
@@ -97,7 +97,7 @@ func TestPut_FailureTTL(t *testing.T) {
 		c := newCache(t, cache.Config{})
 		query := ask(t, "www.example.com. A")
 		q := questionOf(t, query)
-		if !c.Put(q, reply(t, query, dns.RcodeServerFailure, ""), start, cache.PutOptions{RetryInterval: interval}) {
+		if !cached(c.Put(q, reply(t, query, dns.RcodeServerFailure, ""), start, cache.PutOptions{RetryInterval: interval})) {
 			t.Errorf("retry interval %v: not cached", interval)
 		}
 		before, at := c.Get(q, after(want-0.001)).State, c.Get(q, after(want)).State
@@ -134,13 +134,14 @@ func TestPut_OldGeneration(t *testing.T) {
 	good := reply(t, query, 0, "www.example.com. 10 A 192.0.2.1")
 	first := c.Clear()
 	second := c.Clear()
-	if c.Put(q, good, start, cache.PutOptions{Generation: first}) || c.Put(q, good, start, cache.PutOptions{}) || c.Stats().Entries != 0 {
+	if cached(c.Put(q, good, start, cache.PutOptions{Generation: first})) || cached(c.Put(q, good, start, cache.PutOptions{})) ||
+		c.Stats().Entries != 0 {
 		t.Error("a reply of an old generation is cached")
 	}
-	if !c.Put(q, good, start, cache.PutOptions{Generation: second}) {
+	if !cached(c.Put(q, good, start, cache.PutOptions{Generation: second})) {
 		t.Error("a reply of the current generation is not cached")
 	}
-	if c.Put(q, reply(t, query, dns.RcodeServerFailure, ""), after(11), cache.PutOptions{Generation: first}) ||
+	if cached(c.Put(q, reply(t, query, dns.RcodeServerFailure, ""), after(11), cache.PutOptions{Generation: first})) ||
 		c.Get(q, after(11)).State != cache.Stale {
 		t.Error("a failure of an old generation counts")
 	}
