@@ -40,7 +40,7 @@ func parseRecords(t testing.TB, lines string) recordSet {
 }
 
 // exchange replies with all records of the name and of its aliases' targets, or with NXDOMAIN
-// and an SOA record. Names in dead.example are not answered.
+// and an SOA record of example or of the root. Names in dead.example are not answered.
 func (s recordSet) exchange(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
 	m := new(dns.Msg).SetReply(q)
 	m.RecursionAvailable = true
@@ -48,9 +48,12 @@ func (s recordSet) exchange(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
 	if strings.HasSuffix(question.Name, "dead.example.") {
 		return nil, errUnreachable
 	}
-	exists := false
+	exists, zone := false, "."
 	for owner := question.Name; owner != ""; {
 		next := ""
+		if zone = "."; dns.IsSubDomain("example.", owner) {
+			zone = "example."
+		}
 		for _, rr := range s {
 			h := rr.Header()
 			if !strings.EqualFold(h.Name, owner) {
@@ -70,7 +73,7 @@ func (s recordSet) exchange(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
 		m.Rcode = dns.RcodeNameError
 	}
 	if len(m.Answer) == 0 {
-		soa, err := dns.NewRR("example. 60 IN SOA ns.example. admin.example. 1 2 3 4 60")
+		soa, err := dns.NewRR(zone + " 60 IN SOA ns.example. admin.example. 1 2 3 4 60")
 		if err != nil {
 			return nil, err
 		}

@@ -26,11 +26,14 @@ import (
 // validAddr for all others.
 func largeReply(t *testing.T, q *dns.Msg) *dns.Msg {
 	name := q.Question[0].Name
-	if !strings.HasPrefix(name, "large") {
+	if q.Question[0].Qtype != dns.TypeTXT {
 		return newReply(t, q, validAddr)
 	}
-	m := new(dns.Msg).SetReply(q)
-	for i := range 240 {
+	m, records := new(dns.Msg).SetReply(q), 1
+	if strings.HasPrefix(name, "large") {
+		records = 240
+	}
+	for i := range records {
 		m.Answer = append(m.Answer, &dns.TXT{
 			Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: 3600},
 			Txt: []string{fmt.Sprintf("%03d", i) + strings.Repeat("x", 243)},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -227,9 +228,10 @@ type PutOptions struct {
 	Discard bool
 }
 
-// Put caches the reply to q if it is cacheable, and reports whether it did. It does not change reply. A
-// failure does not replace an answer that is fresh or stale: it is recorded there as a failed renewal. If
-// no reply arrived, put a SERVFAIL.
+// Put caches the reply to q if it is cacheable, and reports whether it did. It does not change reply. It
+// drops records that do not belong to the question, and turns a loop of aliases into SERVFAIL. A failure
+// does not replace an answer that is fresh or stale: it is recorded there as a failed renewal. If no reply
+// arrived, put a SERVFAIL.
 //
 // The Hit has the reply as later hits have it, also if it is not cached, so that the client whose query
 // was forwarded receives the same records and TTLs as the clients after it. It is a Miss if the message
@@ -243,13 +245,14 @@ func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time, options PutOption
 	if err != nil || end != len(q.Name) || !isReply(reply, name, q) {
 		return Hit{}, false
 	}
-	kind, ttl := classify(reply, name, q.Type, q.Class)
+	s := scrub(reply, strings.ToLower(name), q)
+	kind, ttl := classify(reply, &s, q.Type)
 	ttl = min(ttl, c.maxTTL(kind, options))
 	limit := ttl
 	if kind == answer || kind == uncacheable { // a CNAME may outlive the address of its target
 		limit = seconds(c.cfg.MaxTTL)
 	}
-	e := newEntry(k, name, reply, kind, limit)
+	e := newEntry(k, name, reply, &s, kind, limit)
 	if e == nil {
 		return Hit{}, false
 	}

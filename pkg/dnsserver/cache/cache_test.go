@@ -115,9 +115,11 @@ func TestPut_TTL(t *testing.T) {
 		{name: "an answer, for its TTL", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1", ttl: 300},
 		{name: "the smallest TTL counts", question: "www.example.com. A",
 			records: "www.example.com. 300 A 192.0.2.1\nwww.example.com. 20 A 192.0.2.2", ttl: 20},
-		{name: "also that of glue", question: "www.example.com. A",
-			records: "www.example.com. 300 A 192.0.2.1\n--\nexample.com. 300 NS ns.example.com.\n" +
-				"--\nns.example.com. 7 A 192.0.2.9", ttl: 7},
+		{name: "also that of a target's address", question: "example.com. MX",
+			records: "example.com. 300 MX 1 mail.example.com.\n--\n--\nmail.example.com. 7 A 192.0.2.9", ttl: 7},
+		{name: "not that of foreign records", question: "www.example.com. A",
+			records: "www.example.com. 300 A 192.0.2.1\n--\nexample.com. 7 NS ns.example.com.\n" +
+				"--\nns.example.com. 7 A 192.0.2.9", ttl: 300},
 		{name: "at most an hour", question: "www.example.com. A", records: "www.example.com. 86400 A 192.0.2.1", ttl: 3600},
 		{name: "a TTL of one second", question: "www.example.com. A", records: "www.example.com. 1 A 192.0.2.1", ttl: 1},
 		{name: "a TTL of zero: for one client only", question: "www.example.com. A", records: "www.example.com. 0 A 192.0.2.1"},
@@ -133,12 +135,11 @@ func TestPut_TTL(t *testing.T) {
 		{name: "a query for CNAME", question: "www.example.com. CNAME", records: "www.example.com. 300 CNAME b.example.com.", ttl: 300},
 		{name: "a chain that ends nowhere", question: "www.example.com. A", records: "www.example.com. 300 CNAME b.example.com."},
 		{name: "a chain in a circle", question: "www.example.com. A",
-			records: "www.example.com. 300 CNAME b.example.com.\nb.example.com. 300 CNAME www.example.com.\n--\n" + soa},
-		{name: "a chain of 16", question: "c0.example.com. A", records: chain(16), ttl: 30},
-		{name: "a chain of 17", question: "c0.example.com. A", records: chain(17)},
+			records: "www.example.com. 300 CNAME b.example.com.\nb.example.com. 300 CNAME www.example.com.\n--\n" + soa, ttl: 5},
+		{name: "a chain of 60", question: "c0.example.com. A", records: chain(60), ttl: 30},
 		{name: "a chain to no data, RFC 2308 section 2.2", question: "www.example.com. A",
 			records: "www.example.com. 300 CNAME b.example.com.\n--\n" + soa, ttl: 60},
-		{name: "an answer to something else", question: "www.example.com. A", records: "other.example.com. 300 A 192.0.2.1"},
+		{name: "an answer to something else", question: "www.example.com. A", records: "other.example.com. 300 A 192.0.2.1", ttl: 5},
 		{name: "no such name, for MINIMUM", question: "no.example.com. A", rcode: dns.RcodeNameError, records: "--\n" + soa, ttl: 60},
 		{name: "no such name, for the TTL of the SOA if that is less", question: "no.example.com. A", rcode: dns.RcodeNameError,
 			records: "--\n" + strings.Replace(soa, " 600 ", " 10 ", 1), ttl: 10},
@@ -241,9 +242,7 @@ func TestHit_ReplyOptions(t *testing.T) {
 		WWW.example.COM. 300 CNAME Target.Example.com.
 		Target.Example.com. 90000 A 192.0.2.1
 		--
-		example.com. 200 NS ns.example.com.
-		--
-		ns.example.com. 100 AAAA 2001:db8::1`)
+		example.com. 200 NSEC ns.example.com. A RRSIG NSEC`)
 	upstream.SetEdns0(4096, true)
 	upstream.AuthenticatedData, upstream.Authoritative = true, true
 	before := text(upstream)
@@ -262,8 +261,7 @@ func TestHit_ReplyOptions(t *testing.T) {
 	want.Answer = reply(t, later, 0, `
 		wWw.Example.Com. 290 CNAME Target.Example.Com.
 		Target.Example.Com. 3590 A 192.0.2.1`).Answer // the suffix compresses to the question, too
-	want.Ns = reply(t, later, 0, "Example.Com. 190 NS ns.Example.Com.").Answer
-	want.Extra = reply(t, later, 0, "ns.Example.Com. 90 AAAA 2001:db8::1").Answer
+	want.Ns = reply(t, later, 0, "Example.Com. 190 NSEC ns.Example.Com. A RRSIG NSEC").Answer
 	got := message(hit, cache.ReplyOptions{ID: 4711, RD: true, AD: true})
 	if diff := cmp.Diff(strings.ToLower(text(want)), strings.ToLower(text(got))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -369,20 +367,20 @@ func TestClear_Empty(t *testing.T) {
 // that others are missing, too.
 func TestHit_MaxLen(t *testing.T) {
 	c := newCache(t, cache.Config{})
-	q := ask(t, "www.example.com. A")
+	q := ask(t, "www.example.com. MX").SetEdns0(1232, true)
 	records := ""
 	for i := range 20 {
-		records += fmt.Sprintf("www.example.com. 300 A 192.0.2.%d\n", i)
+		records += fmt.Sprintf("www.example.com. 300 MX %d www.example.com.\n", i)
 	}
 	if !cached(c.Put(questionOf(t, q),
-		reply(t, q, 0, records+"--\nexample.com. 200 NS ns.example.com.\n--\nns.example.com. 100 A 192.0.2.99"),
+		reply(t, q, 0, records+"--\nexample.com. 200 NSEC ns.example.com. A\n--\nwww.example.com. 100 A 192.0.2.99"),
 		start, cache.PutOptions{})) {
 		t.Fatal("not cached")
 	}
 	hit := c.Get(questionOf(t, q), after(1))
 	const question, record = 12 + 17 + 4, 2 + 10 + 4
 	whole := len(hit.Append(nil, cache.ReplyOptions{}))
-	authority := whole - record - question - 20*record // with the NS record alone
+	authority := whole - record - question - 20*record // with the NSEC record alone
 	for limit := question; limit <= whole; limit++ {
 		wire := hit.Append(nil, cache.ReplyOptions{MaxLen: limit})
 		m := new(dns.Msg)

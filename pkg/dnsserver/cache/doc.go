@@ -25,8 +25,8 @@
 // Answers are cached for their smallest TTL, NXDOMAIN and NODATA for the smaller of TTL
 // and MINIMUM of the SOA (RFC 2308), all other rcodes for the smaller of [FailureTTL] and
 // [PutOptions.RetryInterval] (RFC 9520). Not cached, because they would be wrong for another
-// client, are truncated replies, negative replies without an SOA, CNAME chains without an end,
-// and replies with a TTL of zero.
+// client, are truncated replies, NXDOMAIN without an SOA, CNAME chains without an end, and
+// replies with a TTL of zero. Records that do not belong to the question are dropped.
 //
 // An answer is retained for Config.MaxStale after its TTL. Whether it is used then is the
 // decision of the caller, based on [State] (RFC 8767).

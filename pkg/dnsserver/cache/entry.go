@@ -77,22 +77,23 @@ func (e *entry) isNXDomain() bool {
 	return e.wire[3]&maxRcode == dns.RcodeNameError && binary.BigEndian.Uint16(e.wire[answers:]) == 0
 }
 
-// newEntry packs the reply to k without hop-by-hop records, with no TTL above limit. name is
-// the name of the question as text in lower case. A failure has no records. It returns nil if
-// the reply cannot be packed.
-func newEntry(k key, name string, reply *dns.Msg, kind replyKind, limit uint32) *entry {
+// newEntry packs the reply to k with its scrubbed records, with no TTL above limit. name is the name of
+// the question as text in lower case. A failure has no records. It returns nil if the reply cannot be
+// packed.
+func newEntry(k key, name string, reply *dns.Msg, s *scrubbed, kind replyKind, limit uint32) *entry {
+	qtype, class := reply.Question[0].Qtype, reply.Question[0].Qclass
 	m := dns.Msg{
 		MsgHdr: dns.MsgHdr{
 			Response: true, RecursionAvailable: true, Truncated: reply.Truncated,
 			AuthenticatedData: reply.AuthenticatedData, Rcode: reply.Rcode,
 		},
 		Compress: true,
-		Question: []dns.Question{{Name: name, Qtype: reply.Question[0].Qtype, Qclass: reply.Question[0].Qclass}},
+		Question: []dns.Question{{Name: name, Qtype: qtype, Qclass: class}},
 	}
 	switch {
 	case kind != failure:
-		m.Answer, m.Ns, m.Extra = withOwnerCase(reply.Answer, name), withOwnerCase(reply.Ns, name), withOwnerCase(reply.Extra, name)
-	case m.Rcode > maxRcode: // such as BADVERS, about the OPT record that this server sent, not the client
+		m.Answer, m.Ns, m.Extra = withOwnerCase(s.answer, name), s.authority, s.additional
+	case s.loop, m.Rcode > maxRcode: // such as BADVERS, about the OPT record that this server sent, not the client
 		m.Rcode = dns.RcodeServerFailure
 	}
 	packed, err := m.Pack()
@@ -113,21 +114,16 @@ func newEntry(k key, name string, reply *dns.Msg, kind replyKind, limit uint32) 
 	return e
 }
 
-// withOwnerCase returns the records that may be cached: all except hop-by-hop records. Owner names
-// that equal name get its case, so that they are compressed to a pointer at the question.
+// withOwnerCase gives owner names that equal name its case, so that they are compressed to a pointer at
+// the question. It changes records, but not their elements, which are shared.
 func withOwnerCase(records []dns.RR, name string) []dns.RR {
-	list := make([]dns.RR, 0, len(records))
-	for _, r := range records {
-		if isTransportRecord(r) {
-			continue
-		}
+	for i, r := range records {
 		if owner := r.Header().Name; owner != name && strings.EqualFold(owner, name) {
-			r = dns.Copy(r) // the reply is shared
-			r.Header().Name = name
+			records[i] = dns.Copy(r)
+			records[i].Header().Name = name
 		}
-		list = append(list, r)
 	}
-	return list
+	return records
 }
 
 // indexTTLs records the offsets of the TTLs and lowers them to limit. It reports false if
