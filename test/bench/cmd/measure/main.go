@@ -35,7 +35,7 @@ func main() {
 	flag.IntVar(&o.services, "services", 10000, "of the cluster")
 	flag.IntVar(&o.endpoints, "endpoints", 100000, "of the cluster, and as many pods")
 	flag.IntVar(&o.changes, "changes", 200, "of an endpoint, until the answer has changed")
-	flag.StringVar(&o.only, "only", "", "`MEASUREMENT`: cluster, startup, external, lookups or changes; empty: all")
+	flag.StringVar(&o.only, "only", "", "`MEASUREMENT`: cluster, startup, external, misses, lookups or changes; empty: all")
 	flag.StringVar(&o.program, "ours", "", "a dnsconfigurer to measure instead of building one")
 	flag.StringVar(&o.before, "before", "", "a dnsconfigurer to measure as well, such as one of an earlier commit")
 	flag.Parse()
@@ -103,7 +103,7 @@ func run(ctx context.Context, o options) error {
 		name string
 		run  func(context.Context, *measure.Table) error
 	}{
-		{"cluster", b.clusterQueries}, {"startup", b.startup}, {"external", b.externalQueries},
+		{"cluster", b.clusterQueries}, {"startup", b.startup}, {"external", b.externalQueries}, {"misses", b.missQueries},
 		{"lookups", b.podLookups}, {"changes", b.changed},
 	} {
 		if o.only == "" || o.only == m.name {

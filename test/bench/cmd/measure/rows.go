@@ -153,3 +153,36 @@ func (b *bench) externalQueries(ctx context.Context, t *measure.Table) error {
 	}
 	return b.perQuery(ctx, t, "CPU per external cache hit", subjects, file)
 }
+
+// missRate is the number of names that are not cached, a second.
+const missRate = 3000
+
+// missQueries measures names that each server has to forward. Each run has other names.
+func (b *bench) missQueries(ctx context.Context, t *measure.Table) error {
+	load := measure.Load{Rate: missRate, Seconds: b.load.Seconds}
+	var files []string
+	for run := range b.runs {
+		lines := make([]string, 2*load.Rate*load.Seconds)
+		for i := range lines {
+			lines[i] = fmt.Sprintf("m%d-%d.example.com A", run, i)
+		}
+		file, err := b.queries(fmt.Sprintf("misses%d", run), lines)
+		if err != nil {
+			return err
+		}
+		files = append(files, file)
+	}
+	subjects := b.clusterDNS(300)[1:]
+	defer stop(subjects)
+	if err := b.start(ctx, subjects, ask.Question{Name: "n0.example.com.", Type: dns.TypeA}); err != nil {
+		return err
+	}
+	times, err := b.under(ctx, load, subjects, files...)
+	if err != nil {
+		return err
+	}
+	for _, s := range subjects {
+		t.Add("CPU per external cache miss, "+load.String(), s.name, measure.Median(times[s.name]), "us")
+	}
+	return nil
+}

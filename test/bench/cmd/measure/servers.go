@@ -116,11 +116,11 @@ func (b *bench) perQuery(ctx context.Context, t *measure.Table, title string, su
 
 // under loads the subjects in turn, run after run, so that a disturbance of the machine
 // affects all of them. It returns the cost of a query for each, in microseconds.
-func (b *bench) under(ctx context.Context, load measure.Load, subjects []*subject, file string) (map[string][]float64, error) {
+func (b *bench) under(ctx context.Context, load measure.Load, subjects []*subject, files ...string) (map[string][]float64, error) {
 	times := map[string][]float64{}
-	for range b.runs {
+	for run := range b.runs {
 		for _, s := range subjects {
-			r, err := load.Run(ctx, s.Address, s.PID(), file)
+			r, err := load.Run(ctx, s.Address, s.PID(), files[run%len(files)])
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", s.name, err)
 			}
