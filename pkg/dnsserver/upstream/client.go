@@ -33,12 +33,11 @@ type Client struct {
 	mu      sync.Mutex
 	phase   phase
 	conns   map[*streamConn]bool // open
-	running sync.WaitGroup       // of conns, and goroutines that probe servers
+	sockets map[*udpSocket]bool  // open
+	running sync.WaitGroup       // of conns and sockets, and goroutines that probe servers
 	run     context.Context      // the context of Run while it is running
 
 	turns atomic.Uint64 // queries, for RoundRobin
-
-	udpBuffers sync.Pool // of *[udpBuffer]byte: a new one for each query would be a third of all garbage
 }
 
 // phase says whether Run has begun or returned.
@@ -55,7 +54,8 @@ func New(cfg Config) (*Client, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
-	c := &Client{cfg: cfg, changed: make(chan struct{}, 1), failed: make(chan struct{}, 1), conns: map[*streamConn]bool{}}
+	c := &Client{cfg: cfg, changed: make(chan struct{}, 1), failed: make(chan struct{}, 1),
+		conns: map[*streamConn]bool{}, sockets: map[*udpSocket]bool{}}
 	c.servers.Store(new([]*server))
 	c.SetServers(cfg.Servers)
 	return c, nil
@@ -135,24 +135,24 @@ func (c *Client) Exchange(ctx context.Context, query *dns.Msg) (*dns.Msg, error)
 	if err != nil {
 		return nil, fmt.Errorf("cannot pack query: %w", err)
 	}
-	wire := string(q.wire)
-	flight := c.group.join(ctx, wire, func(ctx context.Context) (_ *dns.Msg, err error) {
+	limited, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, errSilent)
+	defer cancel()
+	m, err := c.group.do(limited, string(q.wire), func() (_ *dns.Msg, err error) {
 		defer c.recoverPanic(&err)
-		ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-		defer cancel()
-		return c.resolve(ctx, q)
+		return c.resolve(limited, q)
 	})
-	defer c.group.leave(wire, flight)
-	select {
-	case <-ctx.Done():
+	switch {
+	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case <-flight.done:
-		if flight.err != nil {
-			return nil, flight.err
-		}
-		return copyFor(query, flight.reply), nil
+	case err != nil:
+		return nil, err
 	}
+	return copyFor(query, m), nil
 }
+
+// errSilent is the cause of the end of a context by a timeout of the Client, not by the deadline of a
+// caller: the server was silent.
+var errSilent = errors.New("no reply in time")
 
 // errPanic is the error of a query whose exchange panicked.
 var errPanic = errors.New("panic in upstream exchange")
@@ -205,12 +205,12 @@ func (c *Client) resolve(ctx context.Context, q *query) (*dns.Msg, error) {
 // does not understand EDNS, it repeats the query without it (RFC 6891 section 7).
 func (c *Client) try(ctx context.Context, s *server, q *query) (_ *dns.Msg, err error) {
 	defer c.recoverPanic(&err)
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.TryTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.TryTimeout, errSilent)
 	defer cancel()
 	begin := time.Now()
 	m, err := c.send(ctx, s, q, q.wire)
 	if err == nil && (m.Rcode == dns.RcodeFormatError || m.Rcode == dns.RcodeNotImplemented) && m.IsEdns0() == nil {
-		m, err = c.send(ctx, s, q, q.withoutEDNS)
+		m, err = c.send(ctx, s, q, q.withoutEDNS())
 	}
 	if lacksResources(err) {
 		err = fmt.Errorf("%w: %w", ErrNoResources, err)
@@ -219,7 +219,7 @@ func (c *Client) try(ctx context.Context, s *server, q *query) (_ *dns.Msg, err 
 	case err == nil, errors.Is(err, message.ErrMalformed): // the server has replied
 		s.recordReply(now)
 	case errors.Is(err, ErrNoResources): // nothing was sent
-	case errors.Is(ctx.Err(), context.Canceled): // overtaken by another server
+	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), errSilent): // overtaken by another server, or the callers have left
 	case !q.wantsRecursion(): // servers may drop such a query
 	case q.hasOptions && s.repliedSince(begin): // a domain of the search list is dead, not the server
 	default:
@@ -250,7 +250,7 @@ func (c *Client) send(ctx context.Context, s *server, q *query, wire []byte) (*d
 	case s.TCP || len(wire) > udpSize:
 		return c.measure(ctx, s, "tcp", overStream)
 	}
-	m, err := c.measure(ctx, s, "udp", func() (*dns.Msg, error) { return c.exchangeUDP(ctx, s.Server, q, wire) })
+	m, err := c.measure(ctx, s, "udp", func() (*dns.Msg, error) { return c.exchangeUDP(ctx, s, q, wire) })
 	if !errors.Is(err, errUseTCP) {
 		return m, err
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/miekg/dns"
 )
 
-// group has the queries in flight, by their wire form. Callers with equal queries share one.
-// singleflight.Group would not cancel a flight that all callers have left. The zero value has no
-// flights.
+// group has the queries in flight, by their wire form. Callers with equal queries share one. The first
+// caller sends the query itself: a goroutine for each query would cost 10 µs and 8 kB. singleflight.Group
+// would let the others fail with the first one. The zero value has no flights.
 type group struct {
 	mu     sync.Mutex
 	byWire map[string]*flight
@@ -20,53 +20,53 @@ type group struct {
 
 // flight is a query in flight.
 type flight struct {
-	callers int // guarded by group.mu
-	cancel  context.CancelFunc
-
-	done  chan struct{} // closed when reply and err are set
+	done  chan struct{} // closed when the fields below are set
 	reply *dns.Msg
 	err   error
+	left  bool // the first caller has left before the reply
 }
 
-// join returns the flight of a query. If there is none, resolve is called in a goroutine: its
-// context has the values of ctx, and ends when all callers have left. The caller must call leave.
-func (g *group) join(ctx context.Context, wire string, resolve func(context.Context) (*dns.Msg, error)) *flight {
+// do calls resolve, or waits for the result of another caller with the same query. If that caller leaves,
+// a caller that still waits begins again: the server has the answer by then, or is about to.
+func (g *group) do(ctx context.Context, wire string, resolve func() (*dns.Msg, error)) (*dns.Msg, error) {
+	for {
+		f, first := g.join(wire)
+		if first {
+			f.reply, f.err = resolve()
+			f.left = ctx.Err() != nil
+			g.end(wire, f)
+			return f.reply, f.err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-f.done:
+			if !f.left {
+				return f.reply, f.err
+			}
+		}
+	}
+}
+
+// join returns the flight of a query. first is set for the caller that must call end.
+func (g *group) join(wire string) (f *flight, first bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if shared := g.byWire[wire]; shared != nil {
-		shared.callers++
-		return shared
+	if f := g.byWire[wire]; f != nil {
+		return f, false
 	}
-	// All callers share the flight: it continues after the first one has left.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	begun := &flight{callers: 1, cancel: cancel, done: make(chan struct{})}
 	if g.byWire == nil {
 		g.byWire = map[string]*flight{}
 	}
-	g.byWire[wire] = begun
-	go func() {
-		begun.reply, begun.err = resolve(ctx)
-		close(begun.done)
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.endLocked(wire, begun)
-	}()
-	return begun
+	f = &flight{done: make(chan struct{})}
+	g.byWire[wire] = f
+	return f, true
 }
 
-// leave is called when a caller no longer waits.
-func (g *group) leave(wire string, left *flight) {
+// end passes the result to the other callers. The next query begins another flight.
+func (g *group) end(wire string, f *flight) {
+	close(f.done)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if left.callers--; left.callers == 0 {
-		g.endLocked(wire, left)
-	}
-}
-
-// endLocked cancels a flight. The next query begins another one.
-func (g *group) endLocked(wire string, ended *flight) {
-	ended.cancel()
-	if g.byWire[wire] == ended {
-		delete(g.byWire, wire)
-	}
+	delete(g.byWire, wire)
 }

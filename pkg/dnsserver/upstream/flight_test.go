@@ -6,72 +6,101 @@ package upstream
 import (
 	"context"
 	"errors"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"testing/synctest"
 
 	"github.com/miekg/dns"
 )
 
-// TestGroup_Leave: a flight continues while a caller waits, and is canceled when the last one
-// leaves. The next query begins another flight.
+// TestGroup_Leave: if the caller that sends the query leaves, one of the others sends it again, and all
+// of them get the reply.
 func TestGroup_Leave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var f group
-		var begun atomic.Int64
-		resolve := func(ctx context.Context) (*dns.Msg, error) {
-			begun.Add(1)
-			<-ctx.Done()
-			return nil, ctx.Err()
+		var g group
+		want, reply := new(dns.Msg), make(chan *dns.Msg)
+		begun := 0
+		call := func(ctx context.Context, query string) (*dns.Msg, error) {
+			return g.do(ctx, query, func() (*dns.Msg, error) {
+				begun++ // resolve is called by one caller at a time
+				select {
+				case m := <-reply:
+					return m, nil
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			})
 		}
-		caller, leave := context.WithCancel(t.Context())
-		first, second := f.join(caller, "q", resolve), f.join(t.Context(), "q", resolve)
-		other := f.join(t.Context(), "other", resolve)
+		first, leave := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() {
+			if _, err := call(first, "q"); !errors.Is(err, context.Canceled) {
+				t.Errorf("the caller that left: %v", err)
+			}
+		})
+		synctest.Wait()
+		waiting, leaveToo := context.WithCancel(t.Context())
+		all.Go(func() {
+			if _, err := call(waiting, "q"); !errors.Is(err, context.Canceled) {
+				t.Errorf("a waiting caller that left: %v", err)
+			}
+		})
+		synctest.Wait()
+		leaveToo()
+		for range 3 {
+			all.Go(func() {
+				if m, err := call(t.Context(), "q"); m != want || err != nil {
+					t.Errorf("got %v, %v", m, err)
+				}
+			})
+		}
+		synctest.Wait()
+		if begun != 1 {
+			t.Errorf("sent %d times before the first caller leaves, want once", begun)
+		}
 		leave()
-		f.leave("q", first)
 		synctest.Wait()
-		if first != second || begun.Load() != 2 || second.err != nil {
-			t.Fatalf("%d flights, and the error %v, want 2 that continue", begun.Load(), second.err)
+		if begun != 2 {
+			t.Errorf("sent %d times after the first caller has left, want twice", begun)
 		}
-		f.leave("q", second)
-		third := f.join(t.Context(), "q", resolve)
-		synctest.Wait()
-		if !errors.Is(second.err, context.Canceled) || third == second || begun.Load() != 3 || third.err != nil {
-			t.Errorf("%d flights, the first one ended with %v, the last one with %v", begun.Load(), second.err, third.err)
-		}
-		f.leave("q", third)
-		f.leave("other", other)
-		synctest.Wait()
-		if len(f.byWire) != 0 {
-			t.Errorf("%d flights are left", len(f.byWire))
+		reply <- want
+		all.Wait()
+		if len(g.byWire) != 0 {
+			t.Errorf("%d flights are left", len(g.byWire))
 		}
 	})
 }
 
-// TestGroup_Reply: all callers get the reply, and the next query begins another flight.
+// TestGroup_Reply: all callers get the reply or the error, and the next query is sent again.
 func TestGroup_Reply(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var f group
-		reply := make(chan *dns.Msg)
-		resolve := func(context.Context) (*dns.Msg, error) { return <-reply, nil }
-		all := []*flight{f.join(t.Context(), "q", resolve), f.join(t.Context(), "q", resolve)}
-		want := new(dns.Msg)
-		reply <- want
-		synctest.Wait()
-		next := f.join(t.Context(), "q", resolve)
-		for _, fl := range all {
-			<-fl.done
-			if fl.reply != want || fl.err != nil || fl == next {
-				t.Errorf("got %v, %v", fl.reply, fl.err)
+	failed := errors.New("failed")
+	for _, want := range []error{nil, failed} {
+		synctest.Test(t, func(t *testing.T) {
+			var g group
+			reply, release := new(dns.Msg), make(chan struct{})
+			begun := 0
+			var all sync.WaitGroup
+			for range 3 {
+				all.Go(func() {
+					m, err := g.do(t.Context(), "q", func() (*dns.Msg, error) {
+						begun++
+						<-release
+						return reply, want
+					})
+					if m != reply || !errors.Is(err, want) {
+						t.Errorf("got %v, %v", m, err)
+					}
+				})
 			}
-			f.leave("q", fl)
-		}
-		reply <- nil
-		<-next.done
-		f.leave("q", next)
-		synctest.Wait()
-		if len(f.byWire) != 0 {
-			t.Errorf("%d flights are left", len(f.byWire))
-		}
-	})
+			synctest.Wait()
+			close(release)
+			all.Wait()
+			if _, err := g.do(t.Context(), "q", func() (*dns.Msg, error) { begun++; return nil, nil }); err != nil || begun != 2 {
+				t.Errorf("sent %d times, %v, want twice", begun, err)
+			}
+			if len(g.byWire) != 0 {
+				t.Errorf("%d flights are left", len(g.byWire))
+			}
+		})
+	}
 }

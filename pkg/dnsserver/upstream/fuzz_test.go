@@ -20,7 +20,7 @@ func FuzzStream(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	reply := append([]byte(nil), q.withoutEDNS...)
+	reply := append([]byte(nil), q.withoutEDNS()...)
 	reply[2] |= 0x80
 	f.Add(reply, []byte{})
 	f.Add(q.wire, []byte{0, 0})
@@ -67,7 +67,7 @@ func FuzzDatagram(f *testing.F) {
 	f.Add(reply[:len(reply)-11])              // without the OPT record that the header counts
 	f.Add(append(reply[:2:2], 0x82, 0, 0, 1)) // truncated, in the question
 	f.Add(append(reply[:12:12], 0xC0))        // a pointer
-	f.Add(q.withoutEDNS)
+	f.Add(q.withoutEDNS())
 	f.Add(make([]byte, udpBuffer))
 	f.Fuzz(func(t *testing.T, packet []byte) {
 		m, err := q.parseReply(packet, 0)

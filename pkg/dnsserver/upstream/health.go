@@ -32,6 +32,9 @@ type server struct {
 	loggedDown bool      // the last log message says that the server is down
 	loggedAt   time.Time // time of the last warning
 	conn       *streamConn
+
+	udpMu sync.Mutex
+	udp   *udpSocket // from which queries are sent; may be used up
 }
 
 // mayBeDown reports whether s is tried after the others and probed: because it is down, as

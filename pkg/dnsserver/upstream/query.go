@@ -16,13 +16,12 @@ import (
 // flag day 2020).
 const udpSize = 1232
 
-// query is a query to forward. Its wire forms have the ID zero; each transmission sets
-// its own.
+// query is a query to forward. Its wire form has the ID zero; each transmission sets its
+// own.
 type query struct {
-	question    dns.Question // name in lower case
-	wire        []byte
-	withoutEDNS []byte
-	hasOptions  bool // it has EDNS0 options, such as a search list, whose reply may take long
+	question   dns.Question // name in lower case
+	wire       []byte
+	hasOptions bool // it has EDNS0 options, such as a search list, whose reply may take long
 }
 
 // newQuery returns the query to forward for m. It has the question, RD, CD and DO of m, those
@@ -35,10 +34,6 @@ func newQuery(m *dns.Msg, options []uint16) (*query, error) {
 		MsgHdr:   dns.MsgHdr{RecursionDesired: m.RecursionDesired, CheckingDisabled: m.CheckingDisabled, AuthenticatedData: true},
 		Question: []dns.Question{q.question},
 	}
-	var err error
-	if q.withoutEDNS, err = out.Pack(); err != nil {
-		return nil, err
-	}
 	out.SetEdns0(udpSize, false)
 	if from := m.IsEdns0(); from != nil {
 		to := out.IsEdns0()
@@ -49,8 +44,22 @@ func newQuery(m *dns.Msg, options []uint16) (*query, error) {
 			}
 		}
 	}
+	var err error
 	q.wire, err = out.Pack()
 	return q, err
+}
+
+// withoutEDNS returns the wire form of q without its OPT record.
+func (q *query) withoutEDNS() []byte {
+	const arcount = 10 // the offset in the header
+	end := 12          // of the header
+	for q.wire[end] != 0 {
+		end += 1 + int(q.wire[end])
+	}
+	end += 5 // the root, type and class
+	wire := slices.Clone(q.wire[:end])
+	binary.BigEndian.PutUint16(wire[arcount:], 0)
+	return wire
 }
 
 // wantsRecursion reports whether q has the RD bit (RFC 1035 section 4.1.1).

@@ -22,8 +22,8 @@ const (
 	// five.
 	hedgeDelay = 200 * time.Millisecond
 
-	// maxTries is how many servers a query waits for at the same time. Each try has a socket
-	// and takes 15 kB.
+	// maxTries is how many servers a query waits for at the same time. Each try has a
+	// goroutine.
 	maxTries = 2
 
 	// rounds is how often a server that does not reply is tried per query. A packet may
@@ -68,7 +68,11 @@ type result struct {
 func (r *race) run(ctx context.Context, list []*server) (*dns.Msg, error) {
 	r.unanswered = list
 	for range rounds {
-		if m, err := r.round(ctx); m != nil || err != nil {
+		round := r.round
+		if len(r.unanswered) == 1 {
+			round = r.single
+		}
+		if m, err := round(ctx); m != nil || err != nil {
 			return m, err
 		}
 		r.again = true
@@ -77,6 +81,17 @@ func (r *race) run(ctx context.Context, list []*server) (*dns.Msg, error) {
 		return r.fallback, nil
 	}
 	return nil, fmt.Errorf("no upstream server replied: %w", r.last)
+}
+
+// single tries the only unanswered server: there is no other one to try meanwhile.
+func (r *race) single(ctx context.Context) (*dns.Msg, error) {
+	s := r.unanswered[0]
+	r.unanswered = nil
+	if ctx.Err() != nil || r.fallback != nil && s.mayBeDown() {
+		return nil, nil
+	}
+	m, err := r.try(ctx, s)
+	return r.record(result{s, m, err})
 }
 
 // round tries each unanswered server once. It tries the next one when the last one has failed,

@@ -15,10 +15,10 @@ import (
 // errStopped is returned for queries over TCP and TLS after Run has ended.
 var errStopped = errors.New("upstream client is stopped")
 
-// Run owns the connections over TCP and TLS, probes servers that may be down until they reply,
+// Run owns the sockets and connections to servers, probes servers that may be down until they reply,
 // and detects loops: at the start, after SetServers, every Config.LoopCheck, and after a query
-// that no server answered. When ctx ends, Run waits until the queries on the connections are
-// answered or time out, closes the connections and returns nil. Exchange may be called before
+// that no server answered. When ctx ends, Run waits until the queries on them are answered or
+// time out, closes them and returns nil. Exchange may be called before
 // Run, such as during a reload. After Run, Exchange uses UDP only. Run panics if it is running
 // already.
 func (c *Client) Run(ctx context.Context) error {
@@ -74,6 +74,9 @@ func (c *Client) endRun() {
 	for conn := range c.conns {
 		conn.drain()
 	}
+	for socket := range c.sockets {
+		socket.retire()
+	}
 }
 
 // goInRun calls f in a goroutine that Run waits for, with the context of Run. It returns false
@@ -106,6 +109,24 @@ func (c *Client) startConn(conn *streamConn) error {
 	return nil
 }
 
+// startUDP reads from a socket in a goroutine that Run waits for. After Run the socket has one query.
+func (c *Client) startUDP(socket *udpSocket) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.phase == afterRun {
+		socket.retire()
+		go c.readUDP(socket)
+		return
+	}
+	c.sockets[socket] = true
+	c.running.Go(func() {
+		c.readUDP(socket)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.sockets, socket)
+	})
+}
+
 // probeServers probes all servers at once and reports whether any of them loops.
 func (c *Client) probeServers(ctx context.Context) (looping bool) {
 	var probes sync.WaitGroup
@@ -123,7 +144,7 @@ func (c *Client) probeServers(ctx context.Context) (looping bool) {
 // probeServer sends one probe. The server loops if this process receives the probe, or if
 // the reply is that of another replica.
 func (c *Client) probeServer(ctx context.Context, s *server) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.TryTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.TryTimeout, errSilent)
 	defer cancel()
 	name := c.cfg.Loop.startProbe(c.cfg.Zone)
 	q, err := newQuery(new(dns.Msg).SetQuestion(name, probeType), nil)

@@ -217,7 +217,7 @@ func (c *streamConn) exchange(ctx context.Context, q *query, wire []byte) (*dns.
 			return nil, c.err
 		}
 	case <-ctx.Done():
-		if !errors.Is(context.Cause(ctx), context.Canceled) { // not because the callers have left
+		if errors.Is(context.Cause(ctx), errSilent) { // not because the callers have left
 			c.closeIfSilentSince(begin)
 		}
 		return nil, fmt.Errorf("no reply over the connection: %w", ctx.Err())

@@ -4,14 +4,12 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
-	"time"
 
 	"github.com/miekg/dns"
 
@@ -22,7 +20,7 @@ const (
 	// udpBuffer has room for replies of servers that exceed udpSize. A reply that
 	// fills it may have been cut by the kernel and counts as truncated.
 	udpBuffer = 4096
-	// maxMismatches is the number of packets that do not match a query over UDP before it is
+	// maxMismatches is the number of packets to a socket that match no query before its queries are
 	// repeated over TCP: an attacker who guesses IDs and ports cannot forge a reply there.
 	maxMismatches = 20
 )
@@ -36,38 +34,44 @@ func dialUDP(ctx context.Context, address string) (net.Conn, error) {
 	return dialer.DialContext(ctx, "udp", address)
 }
 
-// exchangeUDP sends a query from a new socket, so that the kernel picks a random port and
-// drops packets from other addresses. With errUseTCP it may return a truncated reply.
-func (c *Client) exchangeUDP(ctx context.Context, to Server, q *query, wire []byte) (*dns.Msg, error) {
-	conn, err := dialUDP(ctx, to.Addr.String())
+// exchangeUDP sends a query. With errUseTCP it may return a truncated reply.
+func (c *Client) exchangeUDP(ctx context.Context, s *server, q *query, wire []byte) (*dns.Msg, error) {
+	socket, sent, err := c.acquireUDP(ctx, s, q)
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
-	id, out := randomID(), slices.Clone(wire)
-	binary.BigEndian.PutUint16(out, id)
-	if _, err := conn.Write(out); err != nil {
+	defer socket.release(sent)
+	out := slices.Clone(wire)
+	binary.BigEndian.PutUint16(out, sent.id)
+	if _, err := socket.conn.Write(out); err != nil {
 		return nil, err
 	}
-	buf, ok := c.udpBuffers.Get().(*[udpBuffer]byte)
-	if !ok {
-		buf = new([udpBuffer]byte)
+	select {
+	case d := <-sent.reply:
+		return d.msg, d.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("no reply over UDP: %w", ctx.Err())
 	}
-	defer c.udpBuffers.Put(buf)
-	for range maxMismatches {
-		n, err := conn.Read(buf[:])
-		switch {
-		case ctx.Err() != nil:
-			return nil, fmt.Errorf("no reply over UDP: %w", ctx.Err())
-		case err != nil:
-			return nil, err
-		}
-		if m, err := q.parseReply(bytes.Clone(buf[:n]), id); m != nil || err != nil {
-			return m, err
+}
+
+// acquireUDP adds a query to the socket of a server, or to a new one if that is used up. The caller must
+// release the query.
+func (c *Client) acquireUDP(ctx context.Context, s *server, q *query) (*udpSocket, *udpQuery, error) {
+	s.udpMu.Lock()
+	defer s.udpMu.Unlock()
+	if s.udp != nil {
+		if sent := s.udp.add(q); sent != nil {
+			return s.udp, sent, nil
 		}
 	}
-	return nil, errUseTCP
+	conn, err := dialUDP(ctx, s.Addr.String())
+	if err != nil {
+		return nil, nil, err
+	}
+	s.udp = newUDPSocket(conn)
+	sent := s.udp.add(q)
+	c.startUDP(s.udp)
+	return s.udp, sent, nil
 }
 
 // parseReply returns the reply in a packet. It returns errUseTCP for a truncated reply,
