@@ -67,7 +67,7 @@ func enter(t *testing.T) bool {
 func newNode(t *testing.T) node {
 	t.Helper()
 	netns.Run(t, "ip link set lo up")
-	pod := netns.NewPod(t) // has the network of clusterAddr
+	pod := netns.NewPod(t, 0) // has the network of clusterAddr
 	return node{t, pod, startClusterDNS(t)}
 }
 

@@ -19,7 +19,7 @@ func TestListen_SilentNeighbors(t *testing.T) {
 	if !netns.Enter(t) {
 		return
 	}
-	netns.NewPod(t) // 10.244.0.2
+	netns.NewPod(t, 0) // 10.244.0.2
 	sockets, err := Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("10.244.0.1:0")})
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestServeUDP_SendBufferFull(t *testing.T) {
 		return
 	}
 	netns.Run(t, "ip link set lo up")
-	netns.NewPod(t)
+	netns.NewPod(t, 0)
 	s := newTestServer(t, smallCluster, Config{})
 	s.serveOn(t, "10.244.0.1:0")
 	if err := s.sockets.udp[0].SetWriteBuffer(16 << 10); err != nil {

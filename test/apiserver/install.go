@@ -21,11 +21,11 @@ const module = "github.com/dnsconfigurer/dnsconfigurer"
 const coreDNS = "coredns"
 
 // Install makes programs available to Start, Kubectl and CoreDNS in this test, and in processes
-// that it starts, which need no network then.
-func Install(t testing.TB) {
+// that it starts, which need no network then. more are further programs of Kubernetes.
+func Install(t testing.TB, more ...string) {
 	t.Helper()
 	installEtcd(t)
-	for _, program := range []string{"kube-apiserver", "kubectl", coreDNS} {
+	for _, program := range append([]string{"kube-apiserver", "kubectl", coreDNS}, more...) {
 		t.Setenv(variable(program), build(t, program))
 	}
 }

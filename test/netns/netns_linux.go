@@ -5,6 +5,7 @@ package netns
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,10 +29,20 @@ func Enter(t *testing.T) bool {
 	if os.Getenv(variable) == t.Name() {
 		return true
 	}
+	t.Parallel()
+	return EnterSerial(t)
+}
+
+// EnterSerial is Enter for a test that does not run in parallel with others, and so may have set
+// environment variables for the other process.
+func EnterSerial(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(variable) == t.Name() {
+		return true
+	}
 	if os.Geteuid() != 0 {
 		t.Skip("needs root for a network namespace")
 	}
-	t.Parallel()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
 	cmd.Env = append(os.Environ(), variable+"="+t.Name())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: unix.SIGKILL}
@@ -41,6 +52,8 @@ func Enter(t *testing.T) bool {
 		t.Errorf("%v\n%s", err, out)
 	case !bytes.Contains(out, []byte("--- PASS: "+t.Name())):
 		t.Errorf("the test did not run:\n%s", out)
+	case testing.Verbose():
+		t.Logf("%s", out)
 	}
 	return false
 }
@@ -56,50 +69,67 @@ func Run(t testing.TB, lines ...string) {
 	}
 }
 
-// A Pod is a network namespace behind a veth pair, as that of a pod. The node has the address
-// 10.244.0.1 in its network, the pod 10.244.0.2.
-type Pod struct{ namespace *os.File }
+// A Pod is a network namespace behind a veth pair, as that of a pod.
+type Pod struct {
+	Node, Addr string // addresses in the network of the pod
+	namespace  *os.File
+}
 
-// NewPod adds a pod to the namespace of the test.
-func NewPod(t testing.TB) *Pod {
+// NewPod adds pod n, which is at most 255, to the namespace of the test. The node has the address
+// 10.244.n.1 in its network, the pod 10.244.n.2.
+func NewPod(t testing.TB, n int) *Pod {
 	t.Helper()
-	p := &Pod{}
-	created := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err == nil {
-			p.namespace, err = os.Open("/proc/thread-self/ns/net")
-		}
-		created <- err
-	}()
-	if err := <-created; err != nil {
+	p := &Pod{Node: fmt.Sprintf("10.244.%d.1", n), Addr: fmt.Sprintf("10.244.%d.2", n)}
+	err := inNamespace(func() error { return unix.Unshare(unix.CLONE_NEWNET) }, func() (err error) {
+		p.namespace, err = os.Open(threadNamespace)
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.namespace.Close() })
-	Run(t, "ip link add veth0 type veth peer name eth0",
+	link := fmt.Sprintf("veth%d", n)
+	Run(t, "ip link add "+link+" type veth peer name eth0",
 		fmt.Sprintf("ip link set eth0 netns /proc/%d/fd/%d", os.Getpid(), p.namespace.Fd()),
-		"ip address add 10.244.0.1/24 dev veth0", "ip link set veth0 up")
+		"ip address add "+p.Node+"/24 dev "+link, "ip link set "+link+" up")
 	p.Do(func() {
-		Run(t, "ip link set lo up", "ip address add 10.244.0.2/24 dev eth0", "ip link set eth0 up", "ip route add default via 10.244.0.1")
+		Run(t, "ip link set lo up", "ip address add "+p.Addr+"/24 dev eth0", "ip link set eth0 up", "ip route add default via "+p.Node)
 	})
 	return p
 }
 
 // Do calls f in the network of the pod. f must not start goroutines.
 func (p *Pod) Do(f func()) {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		err := unix.Setns(int(p.namespace.Fd()), unix.CLONE_NEWNET)
-		if err == nil {
-			f()
-		}
-		done <- err
-	}()
-	if err := <-done; err != nil {
+	err := inNamespace(func() error { return unix.Setns(int(p.namespace.Fd()), unix.CLONE_NEWNET) }, func() error {
+		f()
+		return nil
+	})
+	if err != nil {
 		panic(fmt.Sprintf("netns: entering the pod: %v", err))
 	}
+}
+
+// threadNamespace is the network namespace of the calling thread.
+const threadNamespace = "/proc/thread-self/ns/net"
+
+// inNamespace calls f in the namespace that enter enters. The thread returns to its own namespace, and does
+// not end: that would end the processes with a Pdeathsig which it has started.
+func inNamespace(enter, f func() error) error {
+	runtime.LockOSThread()
+	own, err := os.Open(threadNamespace)
+	if err != nil {
+		runtime.UnlockOSThread()
+		return err
+	}
+	defer own.Close()
+	if err = enter(); err == nil {
+		err = f()
+	}
+	if back := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); back != nil {
+		return errors.Join(err, back) // the thread stays locked
+	}
+	runtime.UnlockOSThread()
+	return err
 }
 
 // RemoveIPv6 makes the process fail to open sockets of IPv6, as with a kernel that was started
