@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -63,6 +64,7 @@ func (s *Server) Run(ctx context.Context, c config.DNS) error {
 	group := daemon.Group{
 		Tasks: []daemon.Task{
 			func(ctx context.Context) error { return server.Run(ctx, sockets) },
+			func(ctx context.Context) error { return s.warnReverse(ctx, c, z) },
 			func(ctx context.Context) error {
 				<-ctx.Done()
 				s.Log.Info("shutting down", "lameduck", c.LameduckTime)
@@ -90,6 +92,28 @@ func (s *Server) Run(ctx context.Context, c config.DNS) error {
 	}
 	s.Log.Info("serving", "listen", sockets.Addrs(), "clusterDomain", c.Domain.String())
 	return group.Run(ctx)
+}
+
+// loadInterval is how often warnReverse checks whether the names are loaded.
+const loadInterval = time.Second
+
+// warnReverse logs a warning if no reverse networks are configured, when the names are loaded, which
+// show the networks.
+func (s *Server) warnReverse(ctx context.Context, c config.DNS, z *zone.Zone) error {
+	if len(c.Reverse) > 0 {
+		return nil
+	}
+	for tick := time.NewTicker(loadInterval); !z.Snapshot().Loaded(); {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	now := z.Snapshot()
+	s.Log.Warn("reverse names without an address of the cluster are forwarded: set reverseCIDRs to the networks of Services and pods",
+		"services", zone.Networks(now.ClusterIPs()), "endpoints", zone.Networks(now.EndpointAddrs()))
+	return nil
 }
 
 // newDNSServer returns the DNS server of z with the limits and the cache of c. It forwards nothing yet.

@@ -101,8 +101,9 @@ const tooLate = "the time was over before the check ended: set --timeout"
 // Checks returns the table of checks, in the order in which they run. Those whose duration depends
 // most on tenants are last: they leave the others their time.
 func Checks() []Check {
-	return slices.Concat(serviceChecks(), workloadChecks(), corefileChecks(), corefileHabits(), kubeDNSChecks(), nodeChecks(),
-		kubeletChecks(), admissionChecks(), probeChecks(), meansChecks(), podFileChecks(), podChecks(), nameChecks(), networkChecks())
+	return slices.Concat(serviceChecks(), reverseChecks(), workloadChecks(), corefileChecks(), corefileHabits(), kubeDNSChecks(),
+		nodeChecks(), kubeletChecks(), admissionChecks(), probeChecks(), meansChecks(), podFileChecks(), podChecks(), nameChecks(),
+		networkChecks())
 }
 
 // Run returns what is wrong in a cluster. It is deterministic, unless ctx ends: then the checks

@@ -48,7 +48,7 @@ func networkChecks() []Check {
 // needEndpoints are endpoints of the cluster DNS with the right ports, and their pods, which the peers
 // of a policy select; their absence is a finding of its own.
 func needEndpoints(v *view) (string, bool) {
-	return "", len(v.endpoints) > 0 && len(v.dnsPods) > 0 && len(findServicePort(v)) == 0
+	return "", len(v.endpoints) > 0 && len(v.dnsPods) > 0 && len(v.closedPorts(v.dns)) == 0
 }
 
 func podLabels(p *corev1.Pod) k8slabels.Set { return p.Labels }

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -51,10 +53,11 @@ func serviceChecks() []Check {
 			needs: []need{needDNS}, find: func(v *view) []hit { return v.missingPort(corev1.ProtocolTCP) },
 		},
 		{
-			Code: "dns-service-port", Severity: policy.SeverityError, What: "the DNS Service leads to a port that its pods do not have",
-			cause: "targetPort of the Service and the ports of the DNS pods differ: the endpoints are ready, and no query reaches a server",
+			Code: "dns-service-port", Severity: policy.SeverityError,
+			What:  "a Service leads to a port that pods of the cluster DNS do not have",
+			cause: "targetPort of the Service and the ports of the DNS pods differ: the endpoints are ready, and queries reach no server",
 			next:  "kubectl -n $NS get service $NAME -o jsonpath='{.spec.ports}'; correct targetPort",
-			needs: []need{needDNS, read(Slices, Pods)}, find: findServicePort,
+			needs: []need{needDNS, read(Pods)}, find: findServicePort,
 		},
 		{
 			Code: "dns-no-endpoints", Severity: policy.SeverityError, What: "no endpoint of the DNS Service is ready",
@@ -165,33 +168,71 @@ func (v *view) missingPort(protocol corev1.Protocol) []hit {
 	return []hit{{object: serviceObject(v.dns), message: fmt.Sprintf("port 53/%s is missing", protocol), evidence: evidence}}
 }
 
-// findServicePort compares the ports of the endpoints with those that the pods declare for DNS. A
-// pod that declares none may listen anywhere.
+// findServicePort checks all Services that select pods of the cluster DNS: node caches query others
+// than the DNS Service, such as kube-dns-upstream.
 func findServicePort(v *view) (hits []hit) {
-	for _, protocol := range []corev1.Protocol{corev1.ProtocolUDP, corev1.ProtocolTCP} {
-		if len(v.missingPort(protocol)) > 0 {
-			continue // a finding of its own
-		}
-		for _, e := range v.endpoints {
-			port, declared := e.udp, dnsPorts(v.dnsPodNames[e.pod], protocol)
-			if protocol == corev1.ProtocolTCP {
-				port = e.tcp
-			}
-			if !e.ready || len(declared) == 0 || slices.Contains(declared, port) {
-				continue
-			}
-			message := fmt.Sprintf("53/%s leads to port %d, which the pods do not have", protocol, port)
-			if port == 0 {
-				message = fmt.Sprintf("53/%s leads to no port of the pods", protocol)
-			}
-			hits = append(hits, hit{object: serviceObject(v.dns), message: message, evidence: []string{
-				fmt.Sprintf("spec.ports: 53/%s, targetPort %s", protocol, v.targetPort(protocol)),
-				fmt.Sprintf("Pod %s has the ports %v for DNS over %s", e.pod, declared, protocol),
-			}})
-			break // the other pods have the same template
+	for i := range v.Services {
+		if s := &v.Services[i]; s.Namespace == v.dns.Namespace && !v.isLate() {
+			hits = append(hits, v.closedPorts(s)...)
 		}
 	}
 	return hits
+}
+
+// closedPorts compares the target ports of a Service for DNS with the ports that the pods of the cluster
+// DNS declare, as far as the Service selects them. A pod that declares no port for DNS may listen anywhere.
+func (v *view) closedPorts(s *corev1.Service) (hits []hit) {
+	selected := slices.DeleteFunc(slices.Clone(v.dnsPods), func(p *corev1.Pod) bool {
+		return len(s.Spec.Selector) == 0 || !selects(s.Spec.Selector, p.Labels)
+	})
+	for _, port := range s.Spec.Ports {
+		protocol := cmp.Or(port.Protocol, corev1.ProtocolTCP)
+		if port.Port != dnsPort && protocol != corev1.ProtocolUDP && !strings.HasPrefix(port.Name, "dns") {
+			continue
+		}
+		closed := slices.DeleteFunc(slices.Clone(selected), func(p *corev1.Pod) bool {
+			declared := dnsPorts(p, protocol)
+			return len(declared) == 0 || slices.Contains(declared, targetPort(p, port))
+		})
+		if len(closed) == 0 {
+			continue
+		}
+		first := closed[0]
+		hits = append(hits, hit{
+			object: serviceObject(s),
+			message: fmt.Sprintf("%d/%s has the targetPort %s, which %d of %d pods do not have",
+				port.Port, protocol, targetText(port), len(closed), len(selected)),
+			evidence: []string{
+				fmt.Sprintf("spec.ports: %d/%s, targetPort %s", port.Port, protocol, targetText(port)),
+				fmt.Sprintf("Pod %s has the ports %v for DNS over %s", first.Name, dnsPorts(first, protocol), protocol),
+			},
+		})
+	}
+	return hits
+}
+
+// targetText returns the targetPort of a port of a Service, which is the port by default.
+func targetText(port corev1.ServicePort) string {
+	if port.TargetPort == (intstr.IntOrString{}) {
+		return strconv.Itoa(int(port.Port))
+	}
+	return port.TargetPort.String()
+}
+
+// targetPort returns the port of a pod to which a port of a Service leads; 0: the pod does not have
+// the name.
+func targetPort(p *corev1.Pod, port corev1.ServicePort) int32 {
+	if port.TargetPort.StrVal == "" {
+		return cmp.Or(port.TargetPort.IntVal, port.Port)
+	}
+	for _, c := range p.Spec.Containers {
+		for _, own := range c.Ports {
+			if own.Name == port.TargetPort.StrVal && cmp.Or(own.Protocol, corev1.ProtocolTCP) == cmp.Or(port.Protocol, corev1.ProtocolTCP) {
+				return own.ContainerPort
+			}
+		}
+	}
+	return 0
 }
 
 // dnsPorts returns the ports of a pod that are for DNS; p may be nil.
@@ -208,16 +249,6 @@ func dnsPorts(p *corev1.Pod, protocol corev1.Protocol) (ports []int32) {
 		}
 	}
 	return ports
-}
-
-// targetPort returns the port of the pods to which the Service leads from port 53.
-func (v *view) targetPort(protocol corev1.Protocol) string {
-	for _, p := range v.dns.Spec.Ports {
-		if p.Port == dnsPort && cmp.Or(p.Protocol, corev1.ProtocolTCP) == protocol {
-			return p.TargetPort.String()
-		}
-	}
-	return ""
 }
 
 func findNoEndpoints(v *view) []hit {

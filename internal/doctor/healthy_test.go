@@ -21,6 +21,28 @@ merge: {EndpointSlice kube-system/kube-dns-1: {endpoints: [{addresses: [10.244.1
 delete: [Node b, Pod kube-system/coredns-2, Pod kube-system/node-cache-b]`,
 		"endpoints without pods": `
 merge: {EndpointSlice kube-system/kube-dns-1: {endpoints: [{addresses: [10.244.1.2]}, {addresses: [10.244.2.2]}]}}`,
+		"a NodeLocal DNSCache of Kubernetes": `
+create:
+- apiVersion: v1
+  kind: Service
+  metadata: {name: kube-dns-upstream, namespace: kube-system, labels: {k8s-app: kube-dns}}
+  spec:
+    selector: {k8s-app: kube-dns}
+    ports: [{name: dns, port: 53, protocol: UDP, targetPort: 53}, {name: dns-tcp, port: 53, protocol: TCP, targetPort: 53}]`,
+		"Services without the defaults of the API server, and with names": `
+merge: {Service kube-system/kube-dns: {spec: {ports: [{name: dns, port: 53, protocol: UDP}, {name: dns-tcp, port: 53, targetPort: dns-tcp},
+  {name: metrics, port: 9153}]}}}`,
+		"a Service of other pods": `
+create: [{apiVersion: v1, kind: Service, metadata: {name: x, namespace: kube-system},
+  spec: {selector: {k8s-app: x}, ports: [{name: dns, port: 53, protocol: UDP, targetPort: 5353}]}},
+  {apiVersion: v1, kind: Pod, metadata: {name: x, namespace: kube-system, labels: {k8s-app: x}},
+    status: {phase: Running, conditions: [{type: Ready, status: "True"}]}}]`,
+		"the networks of the cluster in a DNSConfiguration": `
+merge: {ConfigMap kube-system/coredns: {data: {dns.yaml: "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: DNSConfiguration\nreverseCIDRs: [10.96.0.0/12]\n"}}}`,
+		"the networks of the cluster in a flag": `
+merge: {ConfigMap kube-system/coredns: {data: {dns.yaml: "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: DNSConfiguration\n"}},
+  Pod kube-system/coredns-1: {spec: {containers: [{name: dns, args: [dns, "--reverse-cidr=10.96.0.0/12"],
+  resources: {requests: {memory: 70Mi}, limits: {memory: 170Mi}}}]}}}`,
 		"both families": `
 merge: {Service kube-system/kube-dns: {spec: {clusterIPs: [10.96.0.10, "fd00::10"]}}}
 create:
