@@ -6,7 +6,6 @@ package deploy
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -222,18 +221,12 @@ func TestClusterDNS_Ports(t *testing.T) {
 	ports := containerPorts{}
 	for _, p := range c.container.Ports {
 		ports[string(p.Protocol)+" "+p.Name] = p.ContainerPort
-		if p.ContainerPort < 1024 {
-			t.Errorf("port %d is privileged", p.ContainerPort)
-		}
 	}
 	for _, p := range c.service.Spec.Ports {
 		ports.want(t, "Service", p.Protocol, p.TargetPort)
 		if want := map[string]int32{"dns": 53, "dns-tcp": 53, "metrics": 9153}[p.Name]; p.Port != want {
 			t.Errorf("the Service has %s at %d", p.Name, p.Port)
 		}
-	}
-	if got := patchedPorts(t); !maps.Equal(got, targetPorts(c.service)) {
-		t.Errorf("the patched Service of CoreDNS has %v, want %v", got, targetPorts(c.service))
 	}
 	for _, rule := range c.network.Spec.Ingress {
 		for _, p := range rule.Ports {
@@ -256,7 +249,8 @@ func checkClusterDNSAddresses(t *testing.T, c clusterDNS, ports containerPorts) 
 		t.Errorf("the paths of the probes are %s", got)
 	}
 	checkReadinessTimeout(t, c.container)
-	for name, text := range map[string]string{"UDP dns": c.dns.Listen[0], "TCP dns-tcp": c.dns.Listen[0], "TCP metrics": c.dns.HTTP} {
+	for name, text := range map[string]string{"UDP dns": c.dns.Listen[0], "TCP dns-tcp": c.dns.Listen[0],
+		"UDP dns-1053": c.dns.Listen[1], "TCP dns-tcp-1053": c.dns.Listen[1], "TCP metrics": c.dns.HTTP} {
 		if addr := netip.MustParseAddrPort(text); int32(addr.Port()) != ports[name] || !addr.Addr().IsUnspecified() || !addr.Addr().Is6() {
 			t.Errorf("the server has %s at %s, the container's port is %d", name, addr, ports[name])
 		}
@@ -265,41 +259,6 @@ func checkClusterDNSAddresses(t *testing.T, c clusterDNS, ports containerPorts) 
 	if got, want := annotations["prometheus.io/port"], strconv.Itoa(int(ports["TCP metrics"])); got != want {
 		t.Errorf("the annotation for Prometheus has port %s, want %s", got, want)
 	}
-}
-
-// targetPorts returns the target ports of a Service by the names of its ports.
-func targetPorts(s *corev1.Service) map[string]string {
-	ports := map[string]string{}
-	for _, p := range s.Spec.Ports {
-		ports[p.Name] = p.TargetPort.String()
-	}
-	return ports
-}
-
-// patchedPorts returns the target ports of kubeadm's Service after the patch. The patch tests
-// the name of each port that it changes.
-func patchedPorts(t *testing.T) map[string]string {
-	t.Helper()
-	text, err := os.ReadFile("cluster-dns/from-coredns/service-ports.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var steps []struct{ Op, Path, Value string }
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&steps); err != nil {
-		t.Fatal(err)
-	}
-	ports := map[string]string{}
-	for pair := range slices.Chunk(steps, 2) {
-		test, replace := pair[0], pair[1]
-		if test.Op != "test" || replace.Op != "replace" || path.Base(test.Path) != "name" ||
-			path.Base(replace.Path) != "targetPort" || path.Dir(test.Path) != path.Dir(replace.Path) {
-			t.Errorf("%v", pair)
-		}
-		ports[test.Value] = replace.Value
-	}
-	return ports
 }
 
 // TestClusterDNS_Files compares the paths in the arguments, the configuration and the volumes.
@@ -335,8 +294,10 @@ func TestClusterDNS_Files(t *testing.T) {
 func TestClusterDNS_Restrictions(t *testing.T) {
 	c := readClusterDNS(t)
 	p, s := c.pod.SecurityContext, c.container.SecurityContext
+	sysctls := []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}}
 	for name, ok := range map[string]bool{
 		"not root":                        *p.RunAsNonRoot && *p.RunAsUser > 0 && *p.RunAsGroup > 0,
+		"no sysctl but that of port 53":   slices.Equal(p.Sysctls, sysctls),
 		"no capabilities":                 slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) && len(s.Capabilities.Add) == 0,
 		"no privilege escalation":         !*s.AllowPrivilegeEscalation && s.Privileged == nil,
 		"read-only root file system":      *s.ReadOnlyRootFilesystem,

@@ -40,15 +40,17 @@ const namespace = "dns-system"
 // cluster is an API server without controllers, and its clients.
 type cluster struct {
 	*testing.T
+	server  *apiserver.Cluster
 	kubectl *apiserver.Kubectl
 	env     []string // of helm
 
 	kubeconfig string // path
 }
 
-func newCluster(t *testing.T) *cluster {
+// newCluster starts an API server with further flags.
+func newCluster(t *testing.T, flags ...string) *cluster {
 	t.Helper()
-	server := apiserver.Start(t)
+	server := apiserver.Start(t, flags...)
 	text, err := server.Kubeconfig(server.Address(), "")
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +59,7 @@ func newCluster(t *testing.T) *cluster {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{T: t, kubectl: server.Kubectl(t), kubeconfig: file, env: append(os.Environ(), "KUBECONFIG="+file)}
+	c := &cluster{T: t, server: server, kubectl: server.Kubectl(t), kubeconfig: file, env: append(os.Environ(), "KUBECONFIG="+file)}
 	for _, dir := range []string{"HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME"} {
 		c.env = append(c.env, dir+"="+t.TempDir())
 	}
@@ -270,20 +272,28 @@ func TestCluster_ServicePorts(t *testing.T) {
 	c := newCluster(t)
 	c.run("", "create", "namespace", namespace)
 	setService := func(selector, targetPort string) {
-		c.run(fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: kube-dns, namespace: %s}, spec: {
+		c.run(fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: any, namespace: %s}, spec: {
 			selector: {%s}, ports: [{name: dns, port: 53, protocol: UDP, targetPort: dns},
 				{name: dns-tcp, port: 53, protocol: TCP, targetPort: %s}, {name: metrics, port: 9153, targetPort: 9153}]}}`,
-			namespace, selector, targetPort), "apply", "--server-side", "-f", "-")
+			namespace, selector, targetPort), "apply", "--server-side", "--force-conflicts", "-f", "-")
 	}
-	const selector, byName, byNumber = "k8s-app: kube-dns", "dns-tcp", "53"
+	const selector, with, without = "k8s-app: kube-dns", "dns.port53=true", "dns.port53=false"
+	const want5353 = "the Service dns-system/any selects the pods and has targetPort 5353 for port 53/TCP, " +
+		"and the pods listen on 53 and 1053"
 
 	for _, tt := range []struct{ selector, targetPort, set, want string }{
-		{selector, byNumber, "dns.enabled=true", "Service dns-system/kube-dns has targetPort 53 for port 53/TCP"},
-		{selector, byNumber, "dns.enabled=false", ""},
-		{"app: other", byNumber, "dns.enabled=true", ""},
+		{selector, "5353", "dns.enabled=true", want5353},
+		{`"app.kubernetes.io/component": dns`, "5353", "dns.enabled=true", want5353},
+		{`"app.kubernetes.io/component": dns, k8s-app: kube-dns`, "5353", "dns.service.create=true", want5353},
+		{`"app.kubernetes.io/component": dns`, "53", without, "and the pods listen on 1053"},
+		{selector, "5353", "dns.enabled=false", ""},
+		{selector, "5353", without, ""},
+		{"app: other, k8s-app: kube-dns", "5353", "dns.enabled=true", ""},
+		{selector, "53", "dns.enabled=true", ""},
 		{selector, "1053", "dns.enabled=true", ""},
-		{selector, byName, "dns.enabled=true", ""},
+		{selector, "dns-tcp", "dns.enabled=true", ""},
 	} {
+		c.run("", "delete", "service", "any", "--namespace", namespace, "--ignore-not-found")
 		setService(tt.selector, tt.targetPort)
 		err := c.tryHelm("install", "dnsconfigurer", chartDir, "--dry-run=server", "--set", tt.set)
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
@@ -291,10 +301,40 @@ func TestCluster_ServicePorts(t *testing.T) {
 		}
 	}
 
-	c.helm("install", "dnsconfigurer", chartDir)
-	setService(selector, byNumber)
+	c.helm("install", "dnsconfigurer", chartDir, "--set", without)
+	setService(selector, "5353")
+	if err := c.tryHelm("upgrade", "dnsconfigurer", chartDir, "--set", with); err == nil || !strings.Contains(err.Error(), want5353) {
+		t.Errorf("upgrade of pods without port 53: %v", err)
+	}
+	setService(selector, "53")
+	c.helm("upgrade", "dnsconfigurer", chartDir, "--set", with)
+	setService(selector, "5353")
 	c.helm("upgrade", "dnsconfigurer", chartDir, "--set", "dns.replicas=3")
 	c.wantReplicas(3)
+}
+
+// TestCluster_Restricted checks that the level restricted of the Pod Security Standards permits the pods of
+// the cluster DNS with their sysctl.
+func TestCluster_Restricted(t *testing.T) {
+	c := newCluster(t)
+	c.run("", "create", "namespace", namespace)
+	c.run("", "label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
+	c.run("", "create", "serviceaccount", "dnsconfigurer-dns", "--namespace", namespace)
+	template := at(render(t, "")["Deployment dnsconfigurer-dns"], "spec", "template").(map[string]any)
+	template["apiVersion"], template["kind"] = "v1", "Pod"
+	metadata := template["metadata"].(map[string]any)
+	metadata["name"], metadata["namespace"] = "dns", namespace
+	for sysctl, want := range map[string]string{"net.ipv4.ip_unprivileged_port_start": "", "net.core.somaxconn": "forbidden sysctls"} {
+		at(template, "spec", "securityContext").(map[string]any)["sysctls"].([]any)[0].(map[string]any)["name"] = sysctl
+		text, err := yaml.Marshal(template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := c.kubectl.DryRun(t.Context(), string(text))
+		if len(got.Warnings) > 0 || (got.Refused == "") != (want == "") || !strings.Contains(got.Refused, want) {
+			t.Errorf("%s: %+v, want %q", sysctl, got, want)
+		}
+	}
 }
 
 // helmLine matches the lines that "make manifests" removes from what helm renders.

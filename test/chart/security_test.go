@@ -41,6 +41,9 @@ func podRights(pod corev1.PodSpec) (rights []string) {
 	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
 		rights = append(rights, "token of its service account")
 	}
+	for _, s := range pod.SecurityContext.Sysctls {
+		rights = append(rights, "sysctl "+s.Name)
+	}
 	writable := map[string]bool{}
 	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 		rights = append(rights, containerRights(pod.SecurityContext, c.SecurityContext)...)

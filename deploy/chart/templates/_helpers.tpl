@@ -38,6 +38,16 @@ app.kubernetes.io/component: {{ .component }}
 {{- mergeOverwrite (include "dnsconfigurer.labels" . | fromYaml) (default dict .values.podLabels) | toYaml }}
 {{- end }}
 
+{{- /* The labels of the pods by which the Service of the cluster DNS selects them. */}}
+{{- define "dnsconfigurer.dns.serviceSelector" -}}
+{{- if .Values.dns.port53 }}
+{{- /* This label alone, so that the pods of another server still count during a migration. */ -}}
+k8s-app: kube-dns
+{{- else }}
+{{- include "dnsconfigurer.selector" (dict "root" . "component" "dns") }}
+{{- end }}
+{{- end }}
+
 {{- define "dnsconfigurer.image" -}}
 {{- $repository := .Values.image.repository }}
 {{- with .Values.image.registry }}
@@ -63,7 +73,7 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- /* The DNSConfiguration: the chart's fields, then those of the values. */}}
 {{- define "dnsconfigurer.dns.config" -}}
 {{- $config := dict
-  "listen" (list "[::]:1053")
+  "listen" (ternary (list "[::]:53" "[::]:1053") (list "[::]:1053") .Values.dns.port53)
   "http" "[::]:9153"
   "clusterDomain" .Values.clusterDomain
   "resolvConf" "/etc/resolv.conf"
@@ -261,18 +271,22 @@ kind: WebhookConfiguration
 {{- end }}
 {{- end }}
 
-{{- /* Fails if the Service of the cluster DNS would send queries to a port of new pods where no server
-listens. Without a cluster, as in "helm template", lookup finds nothing. */}}
+{{- /* Fails if an existing Service would send queries to a port of new pods where no server listens.
+Without a cluster, as in "helm template", lookup finds nothing. */}}
 {{- define "dnsconfigurer.dns.validate" -}}
 {{- $namespace := include "dnsconfigurer.namespace" . }}
-{{- $name := .Values.dns.service.name }}
-{{- if not (or .Values.dns.service.create (lookup "apps/v1" "Deployment" $namespace (printf "%s-dns" (include "dnsconfigurer.fullname" .)))) }}
-{{- with lookup "v1" "Service" $namespace $name }}
-{{- if eq (toJson .spec.selector) (toJson (dict "k8s-app" "kube-dns")) }}
+{{- $labels := merge (include "dnsconfigurer.dns.serviceSelector" . | fromYaml)
+  (include "dnsconfigurer.podLabels" (dict "root" . "component" "dns" "values" .Values.dns) | fromYaml) }}
+{{- $ports := ternary (list "53" "1053") (list "1053") .Values.dns.port53 }}
+{{- $deployment := lookup "apps/v1" "Deployment" $namespace (printf "%s-dns" (include "dnsconfigurer.fullname" .)) }}
+{{- if or (not $deployment) (ne (get $labels "k8s-app") (dig "spec" "template" "metadata" "labels" "k8s-app" "" $deployment)) }}
+{{- range (lookup "v1" "Service" $namespace "").items }}
+{{- $name := .metadata.name }}
+{{- if and .spec.selector (eq (toJson $labels) (toJson (mergeOverwrite (deepCopy $labels) .spec.selector))) }}
 {{- range .spec.ports }}
 {{- $target := toString .targetPort }}
-{{- if and (eq (int .port) 53) (regexMatch "^[0-9]+$" $target) (ne $target "1053") }}
-{{- fail (printf "dns.enabled: the Service %s/%s has targetPort %s for port 53/%s, and the pods listen on 1053: first set the names dns and dns-tcp, as step 2 of docs/cluster-dns.md#migrate-from-coredns does, or install in another namespace" $namespace $name $target .protocol) }}
+{{- if and (regexMatch "^[0-9]+$" $target) (not (has $target (ternary (append $ports "9153") $ports (eq .protocol "TCP")))) }}
+{{- fail (printf "dns.enabled: the Service %s/%s selects the pods and has targetPort %s for port %v/%s, and the pods listen on %s: set the targetPort to one of these ports or to its name, dns or dns-tcp, or install in another namespace" $namespace $name $target .port .protocol (join " and " $ports)) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -329,7 +343,7 @@ listens. Without a cluster, as in "helm template", lookup finds nothing. */}}
 {{- define "dnsconfigurer.config.validate" -}}
 {{- range $component, $fields := dict
   "dns" (dict
-    "listen" "the Service and the NetworkPolicy lead to port 1053"
+    "listen" "Services and the NetworkPolicy lead to the ports 53 and 1053; set dns.port53"
     "http" "the probes and the NetworkPolicy have port 9153")
   "nodeCache" (dict
     "listen" "set nodeCache.listen, which the agent uses, too"
