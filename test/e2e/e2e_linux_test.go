@@ -92,7 +92,7 @@ func previousChart(t *testing.T, dir string) string {
 const values = `
 image: {pullPolicy: Never}
 dns:
-  config: {lameduck: 20s}
+  config: {lameduck: 20s, reverseCIDRs: [10.96.0.0/16, 10.244.0.0/16, "fd00:10:96::/112", "fd00:244::/64"]}
   service: {create: true, clusterIPs: [` + dnsIP + `, "` + dnsIP6 + `"]}
 nodeCache: {enabled: true, interface: lo}
 policies: {enabled: true}
