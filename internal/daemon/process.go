@@ -68,7 +68,7 @@ func SocketHint(err error, field string) error {
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		hint = fmt.Sprintf("set an address of the node with --%s or %[1]s in the configuration", field)
 	case errors.Is(err, syscall.EACCES):
-		hint = "ports below 1024 need CAP_NET_BIND_SERVICE"
+		hint = "ports below 1024 need CAP_NET_BIND_SERVICE, or the sysctl net.ipv4.ip_unprivileged_port_start"
 	default:
 		return err
 	}

@@ -29,7 +29,7 @@ func TestSocketHint(t *testing.T) {
 	}{
 		{inUse, ": stop the other server, or set another address with --http or http in the configuration"},
 		{syscall.EADDRNOTAVAIL, ": set an address of the node with --http or http in the configuration"},
-		{syscall.EACCES, ": ports below 1024 need CAP_NET_BIND_SERVICE"},
+		{syscall.EACCES, ": ports below 1024 need CAP_NET_BIND_SERVICE, or the sysctl net.ipv4.ip_unprivileged_port_start"},
 		{other, ""},
 	} {
 		got := daemon.SocketHint(tt.err, "http")

@@ -193,9 +193,13 @@ func (n *node) migrate(m migration) {
 	}
 }
 
-// step checks the endpoints after a step.
+// step checks the endpoints after a step. "kubeadm upgrade" fails if two Deployments have this label.
 func (n *node) step(name string) {
 	n.settle()
+	if got := n.run("", "get", "deployments", "--namespace=kube-system", "--selector=k8s-app=kube-dns", "--output=name"); got !=
+		"deployment.apps/coredns\n" {
+		n.Errorf("Deployments of a cluster DNS for kubeadm after %s: %q", name, got)
+	}
 	problems, replies := n.unreachable()
 	n.Logf("%d replies after %s", replies, name)
 	if len(problems) > 0 || replies < 10 {
