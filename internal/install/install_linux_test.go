@@ -19,7 +19,7 @@ func TestInstall_ReadOnly(t *testing.T) {
 		t.Skip("needs root to mount a file system")
 	}
 	for directory, want := range map[string]string{
-		"/etc/systemd/system": "20-dnsconfigurer.conf cannot be written: ",
+		"/etc/systemd/system": "/etc/systemd/system/dnsconfigurer-shim.service cannot be written: ",
 		"/var/lib":            "/var/lib/dnsconfigurer/install.json cannot be written: ",
 	} {
 		root := kubeadmNode.write(t)

@@ -73,15 +73,8 @@ func (i *Installer) Install(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, path := range append(edited(edits), recordPath, unitPath) {
-		if err := i.Root.checkWritable(path); err != nil {
-			return err
-		}
-	}
-	for _, e := range before.Edits { // of an installation that was killed
-		if err := i.Root.removeLeftovers(e.Path); err != nil {
-			return err
-		}
+	if err := i.prepare(edits, before); err != nil {
+		return err
 	}
 	var undo steps
 	defer func() { err = undo.undoOn(err) }()
@@ -121,12 +114,24 @@ func (i *Installer) Install(ctx context.Context) (err error) {
 // unitPath is where systemctl enables a unit.
 const unitPath = "/etc/systemd/system/dnsconfigurer-shim.service"
 
-// edited returns the paths of the files that edits change.
-func edited(edits []Edit) (paths []string) {
+// prepare returns an error unless the files of edits, of the record and of the units can be written. It
+// removes what an installation that was killed has left beside the files that are recorded.
+func (i *Installer) prepare(edits []Edit, before record) error {
+	paths := []string{recordPath, unitPath}
 	for _, e := range edits {
 		paths = append(paths, e.Path)
 	}
-	return paths
+	for _, path := range paths {
+		if err := i.Root.checkWritable(path); err != nil {
+			return err
+		}
+	}
+	for _, e := range before.Edits {
+		if err := i.Root.removeLeftovers(e.Path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // start enables and starts the units of the shim, and checks that it serves. stop reverses that.
