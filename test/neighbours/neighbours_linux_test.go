@@ -80,33 +80,19 @@ print(dns.resolver.resolve(sys.argv[1], "A", search=True).rrset)' $1`},
 		command: `erl -noshell -eval 'io:format("~p", [inet_res:getbyname(hd(init:get_plain_arguments()), a)]), halt().' -extra $1`},
 }
 
-// busyBox builds BusyBox with the part of Alpine's configuration that looks up names.
-const busyBox = `apt-get source --download-only busybox
-tar -xjf busybox_*.orig.tar.bz2
-cd busybox-*
-make allnoconfig
-for option in STATIC BUSYBOX LFS FEATURE_IPV6 NSLOOKUP FEATURE_NSLOOKUP_BIG PING FEATURE_FANCY_PING WGET; do
-	sed -i "s/^# CONFIG_$option is not set/CONFIG_$option=y/" .config
-done
-yes '' | make oldconfig
-make -j2 CC=musl-gcc HOSTCC=gcc
-cp busybox ../root
-cd ..`
-
 // build returns a directory with the programs of readers that Debian does not have. It installs
 // the packages of the others.
 func build(t *testing.T) string {
 	t.Helper()
-	packages := []string{"iproute2", "make", "bzip2"}
+	packages := []string{"iproute2"}
 	for _, r := range readers {
 		packages = append(packages, r.packages...)
 	}
 	debian.InstallPackages(t, packages...)
 	debian.Install(t, "busybox", "busybox-static")
 	dir := t.TempDir()
-	source := debian.Download(t, "busybox-musl-1", "deb-src http://deb.debian.org/debian trixie main", busyBox)
 	for _, command := range []string{
-		"cp " + source + "/busybox " + dir,
+		"cp " + debian.BusyBox(t) + " " + dir,
 		"gcc -static -o " + dir + "/glibc ../libc/testdata/ask.c -lresolv",
 		"musl-gcc -static -o " + dir + "/musl ../libc/testdata/ask.c",
 		"go build -ldflags=-checklinkname=0 -o " + dir + "/golang ../libc/testdata/golang",

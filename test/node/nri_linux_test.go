@@ -107,6 +107,7 @@ func TestNRI(t *testing.T) {
 	t.Run("stops", n.testStops)
 	t.Run("another sandbox", n.testSuccessor)
 	t.Run("containers", n.testContainers)
+	t.Run("init container", n.testInitContainer)
 	t.Run("user namespace", n.testUserNamespace)
 	t.Run("other plugin", n.testOtherPlugin)
 	t.Run("changed by the pod", n.testChanged)
