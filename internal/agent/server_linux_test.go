@@ -73,7 +73,7 @@ func TestServer_Refresh(t *testing.T) {
 	startServer(t, filepath.Join(dir, "agent.yaml"))
 	relay := dial(t, filepath.Join(dir, "agent.sock"))
 	defer relay.Close()
-	announce(t, relay, dir, pods)
+	announceNew(t, relay, dir, pods)
 	client := nodestatus.Client{Socket: filepath.Join(dir, "status.sock")}
 	count := func(outcome, drift, text string) (n int) {
 		t.Helper()
@@ -91,7 +91,7 @@ func TestServer_Refresh(t *testing.T) {
 	}
 	await(t, func() bool {
 		if count("unknown_pod", "", hostText) > 0 { // the agent has not read all manifests in time
-			announce(t, relay, dir, pods)
+			announceNew(t, relay, dir, pods)
 			time.Sleep(time.Second) // any time is right
 		}
 		return count("unchanged", "", hostText) == pods
@@ -161,7 +161,7 @@ func TestServer_Restart(t *testing.T) {
 				}
 				if follow < pods && time.Since(announced) > time.Second { // the agent has not read all manifests in time
 					announced = time.Now()
-					announce(t, relay, dir, pods)
+					announceNew(t, relay, dir, pods)
 				}
 				return follow == pods
 			})
@@ -447,6 +447,17 @@ func announce(t *testing.T, relay net.Conn, dir string, pods int) {
 		if err := sandboxevent.Write(relay, e); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// announceNew is announce for pods of which the last one starts: its file confirms the node facts.
+func announceNew(t *testing.T, relay net.Conn, dir string, pods int) {
+	t.Helper()
+	announce(t, relay, dir, pods-1)
+	e := sandboxEvent(dir, pods-1)
+	e.Kind, e.First = sandboxevent.Creating, true
+	if err := sandboxevent.Write(relay, e); err != nil {
+		t.Fatal(err)
 	}
 }
 

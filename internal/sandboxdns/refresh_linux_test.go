@@ -203,7 +203,7 @@ func TestRefresh_Sequence(t *testing.T) {
 	if err != nil || len(results) != 1 || results[0].Result != "restored" {
 		t.Fatalf("%+v, %v", results, err)
 	}
-	if text := other.read(); !bytes.HasPrefix(text, []byte(hostText)) || sandboxfile.OriginOf(text) != sandboxfile.Restored {
+	if text := other.read(); !bytes.Contains(text, []byte("\n"+hostText)) || sandboxfile.OriginOf(text) != sandboxfile.Restored {
 		t.Errorf("restored:\n%s", text)
 	}
 	for _, c := range []cause{causeVerify, causeHost, causeSettings, causeAll} {

@@ -10,13 +10,13 @@
 //   - The file is never truncated and never shrinks. Its size is a multiple of 512, and at most a
 //     page, from the first write on, so that a reader during a write finds neither an empty file nor
 //     the end of an older text.
-//   - Each line is at the start of a slot of 64 bytes, at the same offset in the old and the new
-//     text. Comments fill the slots: lines have no blanks at their end, which some resolvers do not
-//     accept.
-//   - A line that differs is made a comment before its bytes change, so that a read during a write
-//     returns lines of the old and of the new text, and no others. For some microseconds the line is
-//     missing. A read of several parts may return lines of both texts, which no system call prevents.
-//   - If the process is killed during a write, the last line says so: [Unfinished].
+//   - The lines of the configuration are as they were given. Padding is in comments only: some
+//     resolvers do not accept a blank at the end of a line.
+//   - New lines are written as comments, beside the lines of the old text. Then their first bytes
+//     appear, and those of the old lines become "#". A read during a write returns lines of the old
+//     and of the new text, and no others. The old lines stay as comments until the next write.
+//   - If the process is killed during a write, the last line says so: [Unfinished]. The file has the
+//     lines of the old text, the new one, or both.
 //   - Comments record the text of the container runtime, over any number of writes. [Original]
 //     returns it, and [File.Restore] writes it back.
 //   - The last line is a comment with the digest of all bytes before it. A later change by the

@@ -123,33 +123,34 @@ func (f *File) Read() ([]byte, error) {
 }
 
 // Replace replaces the text old by dns, in place, and records original, the text of the
-// container runtime. If it fails, the file has not changed, unless the disk is broken.
+// container runtime. If it fails, the file has not changed, or is [Unfinished].
 //
 // A change of the pod between the last comparison and the write is lost: there is no lock that
 // a pod takes. The time between both is that of two system calls.
 func (f *File) Replace(old []byte, dns string, original []byte) error {
-	text, err := compose(dns, original, leastSize(old))
+	texts, err := compose(dns, original, old)
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.f.Name(), err)
 	}
-	return f.overwrite(old, text)
+	return f.overwrite(old, texts)
 }
 
 // Restore replaces the text old by original, the text of the container runtime, in place. The
-// file keeps its size or grows. If it fails, the file has not changed.
+// file keeps its size or grows. If it fails, the file has not changed, or is [Unfinished].
 func (f *File) Restore(old, original []byte) error {
-	text, err := composeRestored(original, leastSize(old))
+	texts, err := composeRestored(original, old)
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.f.Name(), err)
 	}
-	return f.overwrite(old, text)
+	return f.overwrite(old, texts)
 }
 
-// overwrite replaces the text old by text, which is not shorter.
-func (f *File) overwrite(old, text []byte) error {
+// overwrite replaces the text old by texts, one after another. They have the same size and are not
+// shorter. A write of at most one page is complete, even if the process is killed.
+func (f *File) overwrite(old []byte, texts [][]byte) error {
 	// The space is reserved before the write, which then cannot fail on a full disk. Some file
 	// systems, such as ramfs, cannot reserve it.
-	err := unix.Fallocate(int(f.f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(text)))
+	err := unix.Fallocate(int(f.f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(texts[0])))
 	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
 		return &fs.PathError{Op: "fallocate", Path: f.f.Name(), Err: err}
 	}
@@ -160,22 +161,12 @@ func (f *File) overwrite(old, text []byte) error {
 	case !bytes.Equal(current, old):
 		return fmt.Errorf("%s: %w", f.f.Name(), ErrChanged)
 	}
-	for _, s := range steps(old, text) {
-		if _, err := f.f.WriteAt(s.text, int64(s.at)); err != nil {
+	for _, text := range texts {
+		if _, err := f.f.WriteAt(text, 0); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// leastSize returns the smallest size of a text that replaces old. One of another author gets room
-// for the line that says that a write is not finished.
-func leastSize(old []byte) int {
-	switch OriginOf(old) {
-	case Written, Restored, Unfinished:
-		return len(old)
-	}
-	return min(len(old)+len("\n")+len(unfinishedLine), max(len(old), MaxSize))
 }
 
 // Touch sets the time of the last change. glibc reads the file again when its time differs, and

@@ -18,11 +18,11 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
 )
 
 const (
@@ -107,8 +107,7 @@ func TestRestore(t *testing.T) {
 			if err := errors.Join(err, readErr); err != nil || len(text) < len(old) {
 				t.Fatalf("%v, %d bytes, before %d", err, len(text), len(old))
 			}
-			if dns == "" && (OriginOf(text) != Restored ||
-				!bytes.HasPrefix(text, []byte(kubelet + "\n")[:len(kubeletText)]) || !parsesAs(text, kubelet)) {
+			if dns == "" && (OriginOf(text) != Restored || !bytes.Contains(text, []byte(kubeletText)) || !parsesAs(text, kubelet)) {
 				t.Errorf("the restored file:\n%s", text)
 			}
 		}
@@ -329,32 +328,24 @@ func readerTexts() (texts []string) {
 }
 
 // TestReplace_Readers reads as the resolvers do, at full speed, while the file is replaced. No read is empty
-// or cut short. A reader that the kernel interrupts while it copies may get parts of texts between several
-// writes, which no order of writes prevents: such texts are counted. TestSteps_Mixtures has the guarantees.
+// or cut short, and none has a line that neither text has. Reads of several parts may be without a
+// nameserver, which is counted.
 func TestReplace_Readers(t *testing.T) {
 	for name, piece := range readerPieces {
 		t.Run(name, func(t *testing.T) {
-			texts := readerTexts()
-			if piece < MaxSize { // musl ignores lines that do not fit into one read
-				texts = slices.DeleteFunc(texts, func(text string) bool { return len(text) > 300 })
-			}
 			directory := t.TempDir()
-			path := newFile(t, directory, kubeletText)
+			path := newFile(t, directory, strings.Repeat("#\n", 1024)) // the size is final
 			f := openFile(t, directory, path)
-			// The size is final from here on.
-			if err := f.Replace([]byte(kubeletText), texts[0]+"#"+strings.Repeat(" ", 1500)+"\n", []byte(kubeletText)); err != nil {
-				t.Fatal(err)
+			texts := readerTexts()
+			known, whole := knownLines(texts...), map[string]bool{}
+			for _, text := range texts {
+				whole[resolvconf.Parse(text).Config().String()] = true
 			}
-			known := knownLines(texts...)
-			info, err := os.Stat(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var reads, foreign, withoutServer atomic.Int64
+			var reads, mixtures, withoutServer atomic.Int64
 			done, ended := make(chan struct{}), make(chan struct{})
 			go func() {
 				defer close(ended)
-				b := make([]byte, piece)
+				b, parsed := make([]byte, piece), map[string]string{} // the configurations of the texts that were read
 				for {
 					select {
 					case <-done:
@@ -362,20 +353,24 @@ func TestReplace_Readers(t *testing.T) {
 					default:
 					}
 					text, err := readPieces(path, b)
-					if err != nil || len(text) != int(info.Size()) {
-						t.Errorf("%v, %d bytes, want %d", err, len(text), info.Size())
-						return
+					config, checked := parsed[string(text)]
+					if !checked {
+						if line := foreignLine(text, known); err != nil || len(text) != 2048 || line != "" {
+							t.Errorf("%v, %d bytes, line %q of\n%s", err, len(text), line, text)
+							return
+						}
+						config = resolvconf.Parse(string(text)).Config().String()
+						parsed[string(text)] = config
 					}
-					if line := foreignLine(text, known); line != "" {
-						foreign.Add(1)
-					}
-					if !bytes.Contains(text, []byte("\nnameserver ")) && !bytes.HasPrefix(text, []byte("nameserver ")) {
+					if len(config) > 0 && !strings.Contains(config, "nameserver") {
 						withoutServer.Add(1)
+					} else if len(config) > 0 && !whole[config] {
+						mixtures.Add(1)
 					}
 					reads.Add(1)
 				}
 			}()
-			for i := range int64(readerChanges) {
+			for range readerChanges {
 				old, err := f.Read()
 				if err == nil {
 					err = f.Replace(old, texts[rand.N(len(texts))], []byte(kubeletText))
@@ -383,14 +378,14 @@ func TestReplace_Readers(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for !t.Failed() && reads.Load() < (i+1)*readsBetween {
+				for seen := reads.Load(); !t.Failed() && reads.Load() < seen+readsBetween; {
 					runtime.Gosched()
 				}
 			}
 			close(done)
 			<-ended
-			t.Logf("%d changes, %d reads: %d with a line that no text has, %d without a nameserver",
-				readerChanges, reads.Load(), foreign.Load(), withoutServer.Load())
+			t.Logf("%d changes, %d reads: 0 with a line that no text has, %d with lines of two texts, %d without a nameserver",
+				readerChanges, reads.Load(), mixtures.Load(), withoutServer.Load())
 		})
 	}
 }
@@ -416,51 +411,80 @@ func foreignLine(text []byte, known map[string]bool) string {
 	return ""
 }
 
-// TestSteps_Mixtures mixes the bytes before and after each write of a replacement, as a read at the same time
-// may get them. No mixture has a line that neither the old nor the new text has. If the old text is of this
-// package, all have a nameserver.
-func TestSteps_Mixtures(t *testing.T) {
-	texts := append(readerTexts(), kubeletText)
-	random := rand.New(rand.NewPCG(1, 2))
-	for _, before := range texts {
-		for _, after := range texts {
-			written, err := compose(before, []byte(kubeletText), 2048)
-			if err != nil {
-				t.Fatal(err)
-			}
-			restored, err := composeRestored([]byte(before), 2048)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, old := range [][]byte{written, restored, []byte(before), []byte(strings.TrimSuffix(before, "\n"))} {
-				text, err := compose(after, []byte(kubeletText), max(2048, leastSize(old)))
+// replacements calls check with all pairs of texts: the old file, and the texts that replace it. Old files
+// are of the runtime, written, and restored.
+func replacements(t *testing.T, check func(known map[string]bool, old []byte, texts [][]byte)) {
+	t.Helper()
+	all := append(readerTexts(), kubeletText)
+	for _, before := range all {
+		written, err1 := compose(before, []byte(kubeletText), []byte(kubeletText))
+		restored, err2 := composeRestored([]byte(before), written[len(written)-1])
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		for _, after := range all {
+			cut, last := []byte(strings.TrimSuffix(before, "\n")), len(written)-1
+			for _, old := range [][]byte{written[last], restored[last], []byte(before), cut} {
+				texts, err := compose(after, []byte(kubeletText), old)
 				if err != nil {
 					t.Fatal(err)
 				}
-				known := knownLines(before, after, string(old))
-				file := slices.Clone(old)
-				for i, s := range steps(old, text) {
-					next := append(slices.Clone(file[:s.at]), s.text...)
-					next = append(next, file[min(len(file), len(next)):]...)
-					for range 20 {
-						mixture := slices.Clone(next)
-						for at, chunk := 0, 1<<random.IntN(10); at < len(file); at += chunk {
-							if random.IntN(2) == 0 {
-								copy(mixture[at:min(at+chunk, len(file))], file[at:])
-							}
-						}
-						if line := foreignLine(mixture, known); line != "" {
-							t.Fatalf("during write %d: line %q\n%s", i+1, line, mixture)
-						}
-						if OriginOf(old) == Written && len(resolvconf.Parse(string(mixture)).Config().Nameservers) == 0 {
-							t.Fatalf("during write %d: no nameserver\n%s", i+1, mixture)
-						}
-					}
-					file = next
-				}
+				check(knownLines(before, after, string(old)), old, texts)
 			}
 		}
 	}
+}
+
+// TestWrites_Mixtures mixes the bytes before and after each write of a replacement, as a read at the same
+// time may get them. No mixture has a line that neither the old nor the new text has, and all have a
+// nameserver unless they mix the last two texts.
+func TestWrites_Mixtures(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	replacements(t, func(known map[string]bool, old []byte, texts [][]byte) {
+		file := old
+		for i, next := range texts {
+			for range 20 {
+				mixture := slices.Clone(next)
+				for at, chunk := 0, 1<<random.IntN(10); at < len(file); at += chunk {
+					if random.IntN(2) == 0 {
+						copy(mixture[at:min(at+chunk, len(file))], file[at:])
+					}
+				}
+				if line := foreignLine(mixture, known); line != "" {
+					t.Fatalf("during write %d: line %q\n%s", i+1, line, mixture)
+				}
+				if len(resolvconf.Parse(string(mixture)).Config().Nameservers) == 0 {
+					t.Fatalf("during write %d: no nameserver\n%s", i+1, mixture)
+				}
+			}
+			file = next
+		}
+	})
+}
+
+// TestWrites_Pieces reads a file in several parts, each from the old text or one of those that replace it,
+// as a process does that is suspended between two reads. No line is one that neither text has.
+func TestWrites_Pieces(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	replacements(t, func(known map[string]bool, old []byte, texts [][]byte) {
+		states := append([][]byte{old}, texts...)
+		for _, piece := range []int{248, 1024} {
+			for range 50 {
+				var text []byte
+				for state := 0; ; {
+					state += random.IntN(len(states) - state)
+					rest := states[state][min(len(text), len(states[state])):]
+					if len(rest) == 0 {
+						break
+					}
+					text = append(text, rest[:min(piece, len(rest))]...)
+				}
+				if line := foreignLine(text, known); line != "" {
+					t.Fatalf("reads of %d bytes: line %q\n%s", piece, line, text)
+				}
+			}
+		}
+	})
 }
 
 // replaceNext replaces the text by one of two.
@@ -489,71 +513,63 @@ func readPieces(path string, b []byte) (text []byte, err error) {
 	}
 }
 
-// TestSteps_Killed stops a replacement after each write. The text says that it is incomplete, or is the old or
-// the new one, and the next replacement completes it.
-func TestSteps_Killed(t *testing.T) {
-	texts := append(readerTexts(), kubeletText)
-	for _, before := range texts {
-		for _, after := range texts {
-			old, err := compose(before, []byte(kubeletText), 2048)
-			if err != nil {
-				t.Fatal(err)
+// TestWrites_Killed stops a replacement after each write. The text says that it is unfinished, has the text
+// of the runtime and a nameserver, and is replaced by the next process.
+func TestWrites_Killed(t *testing.T) {
+	replacements(t, func(_ map[string]bool, _ []byte, texts [][]byte) {
+		for i, text := range texts {
+			want := Unfinished
+			if i == len(texts)-1 {
+				want = Written
 			}
-			for _, old := range [][]byte{[]byte(kubeletText), []byte(strings.TrimSuffix(kubeletText, "\n")), old} {
-				text, err := compose(after, []byte(kubeletText), max(2048, leastSize(old)))
-				if err != nil {
-					t.Fatal(err)
-				}
-				file := slices.Clone(old)
-				list := steps(old, text)
-				for i, s := range list {
-					file = append(file[:s.at], append(slices.Clone(s.text), file[min(len(file), s.at+len(s.text)):]...)...)
-					if origin := OriginOf(file); i < len(list)-1 && origin != Unfinished {
-						t.Fatalf("after write %d of %d: origin %v\n%s", i+1, len(list), origin, file)
-					}
-					if _, ok := Original(file); ok != (i == len(list)-1) {
-						t.Fatalf("after write %d of %d: the text of the runtime is known: %t", i+1, len(list), ok)
-					}
-				}
-				if !bytes.Equal(file, text) {
-					t.Fatalf("got %q, want %q", file, text)
-				}
+			original, ok := Original(text)
+			if OriginOf(text) != want || (ok || i > 0) && string(original) != kubeletText || !bytes.Contains(text, []byte("nameserver ")) {
+				t.Fatalf("after write %d: origin %v, want %v\n%s", i+1, OriginOf(text), want, text)
+			}
+			again, err := composeText(otherDNS, kubeletText, string(text))
+			if err != nil || OriginOf(again) != Written || !parsesAs(again, otherDNS) {
+				t.Fatalf("%v, the next process writes\n%s", err, again)
 			}
 		}
-	}
+	})
 }
 
 // killedVariable has the path of the file that the test's second process replaces.
 const killedVariable = "SANDBOXFILE_KILLED"
 
-// TestReplace_Killed kills a process that replaces the file, at random times. The file has a whole text, or
-// the next process completes it.
+// TestReplace_Killed kills a process at each of the writes that replace a file. The next process completes
+// the replacement.
 func TestReplace_Killed(t *testing.T) {
 	if path := os.Getenv(killedVariable); path != "" {
-		f := openFile(t, filepath.Dir(filepath.Dir(path)), path)
-		_, _ = os.Stdout.WriteString("ready\n")
-		for i := 0; ; i++ {
-			replaceNext(t, f, i)
-		}
+		runtime.LockOSThread() // strace counts the calls of each thread
+		replaceNext(t, openFile(t, filepath.Dir(filepath.Dir(path)), path), 0)
+		return
 	}
-	path := newFile(t, t.TempDir(), kubeletText)
-	for range 20 {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestReplace_Killed$")
+	debian.Install(t, "strace", "strace")
+	texts, err := compose(firstDNS, []byte(kubeletText), []byte(kubeletText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for written := range texts {
+		directory := t.TempDir()
+		path := newFile(t, directory, kubeletText)
+		cmd := exec.Command("strace", "-f", "-o", "/dev/null", "-e", fmt.Sprintf("inject=pwrite64:signal=SIGKILL:when=%d", written+1),
+			os.Args[0], "-test.run=^TestReplace_Killed$")
 		cmd.Env = append(os.Environ(), killedVariable+"="+path)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		out, err := cmd.StdoutPipe()
-		if err := errors.Join(err, cmd.Start()); err != nil {
-			t.Fatal(err)
+		if out, err := cmd.CombinedOutput(); err == nil {
+			t.Errorf("not killed:\n%s", out)
 		}
-		if _, err := out.Read(make([]byte, 1)); err != nil {
-			t.Fatal(err)
+		want := []byte(kubeletText)
+		if written > 0 {
+			want = texts[written-1]
 		}
-		time.Sleep(rand.N(5 * time.Millisecond)) // any time is right
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // killed
 		text, err := os.ReadFile(path)
-		if origin := OriginOf(text); err != nil || origin != Written && origin != Unfinished && string(text) != kubeletText {
-			t.Fatalf("%v, the file has %q", err, text)
+		if err != nil || !bytes.Equal(text, want) {
+			t.Errorf("%v, after %d writes the file has\n%s", err, written, text)
+		}
+		replaceNext(t, openFile(t, directory, path), 0)
+		if text, err = os.ReadFile(path); err != nil || OriginOf(text) != Written || !parsesAs(text, firstDNS) {
+			t.Errorf("%v, the next process has written\n%s", err, text)
 		}
 	}
 }

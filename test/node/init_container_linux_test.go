@@ -19,7 +19,7 @@ import (
 
 // testInitContainer runs the init container of the Kubernetes documentation, which waits for a Service
 // with the nslookup of BusyBox: the file that the agent has written must satisfy its parser, with musl as
-// in Alpine, also after a refresh and after a restoration.
+// in Alpine, also after a refresh and after a restoration. Without the path, sh would run its own nslookup.
 func (n *nri) testInitContainer(t *testing.T) {
 	busybox := debian.BusyBox(t)
 	n.addAddresses(t, clusterDNS, nodeCache)
@@ -48,7 +48,8 @@ func (n *nri) testInitContainer(t *testing.T) {
 			}
 			container, err := n.startContainer(ctx, sandbox, config, nodetools.PauseImage, func(c *runtimeapi.ContainerConfig) {
 				c.Metadata = &runtimeapi.ContainerMetadata{Name: fmt.Sprint("init-", i)}
-				c.Command = []string{"/bin/busybox", "sh", "-c", "until nslookup web." + namespace + ".svc.cluster.local; do busybox sleep 1; done"}
+				c.Command = []string{"/bin/busybox", "sh", "-c",
+					"until /bin/nslookup web." + namespace + ".svc.cluster.local; do busybox sleep 1; done"}
 				c.Mounts = []*runtimeapi.Mount{{HostPath: busybox, ContainerPath: "/bin/nslookup", Readonly: true}}
 			})
 			if err != nil {
