@@ -41,7 +41,7 @@ type server struct {
 // limits are those of deploy/cluster-dns/deployment.yaml and deploy/node-cache/daemonset.yaml.
 const (
 	clusterMemory, clusterGoMemory = 256, "230MiB"
-	nodeMemory, nodeGoMemory       = 128, "100MiB"
+	nodeMemory, nodeGoMemory       = 192, "160MiB"
 )
 
 // startServers starts the cluster DNS server, with the flags, and a node cache. They forward to the same
