@@ -11,17 +11,20 @@ import (
 )
 
 // fill makes the directory $0 with the script $2, unless another process has done so. apt-get
-// uses only the source $1, a line of sources.list(5).
+// uses only the source $1, a line of sources.list(5), and does not know which packages the machine
+// has: it would download those versions.
 const fill = `[ ! -e "$0" ] || exit 0
 part=$0.part
 rm -rf "$part"
 mkdir -p "$part/apt/lists/partial" "$part/apt/cache/archives/partial" "$part/root"
 cd "$part"
+: >status
 echo "$1" >sources.list
 cat >apt.conf <<END
 Dir::Etc::sourcelist "$part/sources.list";
 Dir::Etc::sourceparts "-";
 Dir::State::lists "$part/apt/lists";
+Dir::State::status "$part/status";
 Dir::Cache "$part/apt/cache";
 Acquire::Languages "none";
 Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";

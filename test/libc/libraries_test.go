@@ -39,9 +39,9 @@ func compile(t *testing.T, r release, source string) string {
 	case glibc241:
 		return build(t, "gcc", source+".c", glibc241Flags(t)...)
 	case musl123:
-		return build(t, "musl-gcc", source+".c", "-static")
+		return build(t, "gcc", source+".c", "-specs", muslSpecs(t, debian12(t)), "-static")
 	case musl125:
-		return build(t, "gcc", source+".c", "-specs", muslSpecs(t), "-static")
+		return build(t, "gcc", source+".c", "-specs", muslSpecs(t, debian13(t)), "-static")
 	default:
 		return buildGo(t)
 	}
@@ -50,44 +50,51 @@ func compile(t *testing.T, r release, source string) string {
 // glibc241Flags are the flags of gcc for a program that runs with the loader and the
 // libraries of Debian 13. It has the headers of this machine.
 func glibc241Flags(t *testing.T) []string {
-	loader := glob(t, "usr/lib/*-linux-gnu*/ld-linux*.so.*")
+	loader := glob(t, debian13(t), "usr/lib/*-linux-gnu*/ld-linux*.so.*")
 	return []string{"-lresolv", "-Wl,--dynamic-linker=" + loader, "-Wl,-rpath," + filepath.Dir(loader)}
 }
 
-// muslSpecs returns a specs file of gcc for the musl of Debian 13.
-func muslSpecs(t *testing.T) string {
+// muslSpecs returns a specs file of gcc for the musl in dir.
+func muslSpecs(t *testing.T, dir string) string {
 	t.Helper()
-	path := glob(t, "usr/lib/*-linux-musl*/musl-gcc.specs")
+	path := glob(t, dir, "usr/lib/*-linux-musl*/musl-gcc.specs")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := debian13(t)
 	specs := filepath.Join(t.TempDir(), "specs")
 	write(t, specs, strings.NewReplacer("/usr/lib/", dir+"/usr/lib/", "/usr/include/", dir+"/usr/include/").Replace(string(text)))
 	return specs
 }
 
-// glob returns the file of Debian 13 that matches a pattern.
-func glob(t *testing.T, pattern string) string {
+// glob returns the file in dir that matches a pattern.
+func glob(t *testing.T, dir, pattern string) string {
 	t.Helper()
-	list, err := filepath.Glob(filepath.Join(debian13(t), pattern))
+	list, err := filepath.Glob(filepath.Join(dir, pattern))
 	if err != nil || len(list) == 0 {
-		t.Fatalf("the packages of Debian 13 have no %s: %v", pattern, err)
+		t.Fatalf("%s has no %s: %v", dir, pattern, err)
 	}
 	return list[0]
 }
 
-// unpack unpacks the libraries of Debian 13 for the architecture of this machine.
-const unpack = `apt-get download libc6 musl musl-dev
+// unpack unpacks the packages that were downloaded.
+const unpack = `
 for package in *.deb; do dpkg-deb -x "$package" root; done`
 
-// debian13 returns a directory with the packages of Debian 13, in the cache of the user. It
-// needs 20 MB there, and 12 seconds for the first time. The packages are the newest on the day
-// of the download: Debian keeps their versions in a stable release, but adds fixes.
+// debian12 returns a directory with the musl of Debian 12, whatever the release of the machine is.
+func debian12(t *testing.T) string {
+	t.Helper()
+	return debian.Download(t, "debian-bookworm-musl-1", "deb http://deb.debian.org/debian bookworm main",
+		"apt-get download musl musl-dev"+unpack)
+}
+
+// debian13 returns a directory with the libraries of Debian 13. Both need 25 MB, and 12 seconds
+// for the first time. The packages are the newest on the day of the download: Debian keeps their
+// versions in a stable release, but adds fixes.
 func debian13(t *testing.T) string {
 	t.Helper()
-	return debian.Download(t, "debian-trixie-libraries-1", "deb http://deb.debian.org/debian trixie main", unpack)
+	return debian.Download(t, "debian-trixie-libraries-1", "deb http://deb.debian.org/debian trixie main",
+		"apt-get download libc6 musl musl-dev"+unpack)
 }
 
 // buildGo compiles the program of Go's package net, without cgo. It reads the configuration
