@@ -66,7 +66,7 @@ type slot struct {
 	limiter   *limiter
 	holder    *holder
 	since     time.Time
-	element   *list.Element // in holder.replaceable; nil: the slot is pinned, or no longer held
+	element   *list.Element // in holder.replaceable; nil: the slot is pinned
 	released  bool
 	replaced  bool
 	onReplace func() // nil: not set yet
