@@ -373,7 +373,8 @@ func TestReporter_Unsafe(t *testing.T) {
 	}
 }
 
-// TestReporter_Unchanged: a pod whose options have another order only gets no event.
+// TestReporter_Unchanged: a pod whose options have another order only gets no event, and so does one that
+// may have changed its file itself.
 func TestReporter_Unchanged(t *testing.T) {
 	api := &eventAPI{}
 	withReporter(t, api, func(r *Reporter, _ *bytes.Buffer) {
@@ -381,6 +382,8 @@ func TestReporter_Unchanged(t *testing.T) {
 		p.DNS.Options = []string{"ndots:5", "edns0"}
 		p.Sandbox.HasDNS, p.Sandbox.DNS = true, p.DNS
 		p.Sandbox.DNS.Options = []string{"edns0", "ndots:5"}
+		r.Report(p)
+		p.Outcome, p.Detail = cri.Unverified, "another text"
 		r.Report(p)
 		synctest.Wait()
 		if len(api.requests) > 0 {

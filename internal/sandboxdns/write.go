@@ -259,27 +259,31 @@ func (a *Applier) adopt(settings *Settings, s *sandbox, host hostFiles, f *sandb
 	if r := s.record.Load(); ok && r.state == textReplaced && r.sum == sha256.Sum256(original) {
 		a.confirmBy(settings, s, host, resolvconf.Parse(string(original)).Config())
 	}
-	rewrite := sandboxfile.HasBlanks(text) && settings.Hook.Mode != cri.Observe
-	if sandboxfile.OriginOf(text) == sandboxfile.Unfinished {
-		rewrite = true
-		original = []byte(settings.Hook.Engine.KubeletConfig(s.pod, host().Kubelet).String())
+	switch {
+	case sandboxfile.OriginOf(text) == sandboxfile.Unfinished:
+		if !ok {
+			original = []byte(settings.Hook.Engine.KubeletConfig(s.pod, host().Kubelet).String())
+		}
 		if s.known = s.want; d.Error != "" || len(s.want.Nameservers) == 0 {
 			s.known = resolvconf.Parse(string(original)).Config()
 		}
+	case !sandboxfile.HasBlanks(text) || settings.Hook.Mode == cri.Observe:
+		a.verifyLater(s)
+		return nil
 	}
-	if rewrite {
-		if err := f.Replace(text, s.known.String(), original); err != nil {
-			return err
-		}
-		time.Sleep(touchDelay)
-		if err := f.Touch(); err != nil {
-			return err
-		}
+	defer a.verifyLater(s)
+	if err := f.Replace(text, s.known.String(), original); err != nil {
+		return err
 	}
+	time.Sleep(touchDelay)
+	return f.Touch()
+}
+
+// verifyLater queues s if its file does not have the decision. s.mu must be held.
+func (a *Applier) verifyLater(s *sandbox) {
 	if !s.known.Equal(s.want) {
 		a.queue.push(s.ID, causeVerify)
 	}
-	return nil
 }
 
 // computes reports whether a kubelet with the node facts of s computes dns for pod.
