@@ -4,20 +4,14 @@
 package chart
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"text/template"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
@@ -30,37 +24,19 @@ const (
 	kubernetesVariable = "DNSCONFIGURER_TEST_KUBERNETES"
 	programVariable    = "DNSCONFIGURER_TEST_PROGRAM"
 
+	kubeadmUpgrade = "kubeadm upgrade" // a step
+
 	noServer = "192.0.2.53" // the upstream server of the pods, which does not exist
 )
 
-// kubeadm returns the manifests of CoreDNS as kubeadm has them: constants of its source.
-func kubeadm(t *testing.T) string {
-	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(),
-		filepath.Join(os.Getenv(kubernetesVariable), "cmd/kubeadm/app/phases/addons/dns/manifests.go"), nil, 0)
-	if err != nil {
-		t.Fatal(err)
+// kubeadm applies CoreDNS as "kubeadm init" and "kubeadm upgrade" do.
+func (n *node) kubeadm() {
+	n.Helper()
+	cmd := exec.Command(apiserver.Kubernetes(n, "kubeadm"), "init", "phase", "addon", "coredns", "--kubeconfig", n.kubeconfig,
+		"--kubernetes-version", "v1.36.0", "--service-cidr", apiserver.ServiceRange4)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		n.Fatalf("%v\n%s", err, out)
 	}
-	var out bytes.Buffer
-	ast.Inspect(file, func(n ast.Node) bool {
-		spec, ok := n.(*ast.ValueSpec)
-		if !ok {
-			return true
-		}
-		text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out.WriteString("---\n")
-		if err := template.Must(template.New("").Parse(text)).Execute(&out, map[string]any{
-			"DNSIP": "10.96.0.10", "DNSDomain": "cluster.local", "DeploymentName": "coredns", "Replicas": 2,
-			"Image": "registry.k8s.io/coredns/coredns", "ControlPlaneTaintKey": "node-role.kubernetes.io/control-plane",
-		}); err != nil {
-			t.Fatal(err)
-		}
-		return false
-	})
-	return out.String()
 }
 
 // nodeLocal returns the manifest of NodeLocal DNSCache with the values that its documentation
@@ -102,7 +78,7 @@ func documented(t *testing.T) (m migration) {
 // the NodeLocal DNSCache of Kubernetes. After each step each endpoint of each Service replies.
 func TestCluster_Migration(t *testing.T) {
 	if os.Getenv(programVariable) == "" {
-		apiserver.Install(t, "kube-controller-manager")
+		apiserver.Install(t, "kube-controller-manager", "kubeadm")
 		list := exec.Command("go", "-C", "../cluster", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes")
 		dir, err := list.Output()
 		if err != nil {
@@ -115,12 +91,14 @@ func TestCluster_Migration(t *testing.T) {
 	if !netns.EnterSerial(t) {
 		return
 	}
-	netns.Run(t, "ip link set lo up")
+	netns.Run(t, "ip link set lo up", // kubeadm requires a default route
+		"ip link add uplink type veth peer name outside", "ip address add 192.0.2.1/24 dev uplink", "ip link set uplink up",
+		"ip link set outside up", "ip route add default via 192.0.2.2")
 	c := newCluster(t, "--bind-address=0.0.0.0") // for the pods
 	c.server.StartControllers(t, "deployment-controller", "replicaset-controller", "endpointslice-controller",
 		"garbage-collector-controller")
 	n := newNode(c, map[string]string{"coredns": apiserver.CoreDNS(t), "dnsconfigurer": os.Getenv(programVariable)})
-	c.run(kubeadm(t), "create", "-f", "-")
+	n.kubeadm()
 	c.run(nodeLocal(t), "apply", "-f", "-")
 	n.step("kubeadm and NodeLocal DNSCache")
 
@@ -130,7 +108,8 @@ func TestCluster_Migration(t *testing.T) {
 	const coreDNSPods, newPods = `{"k8s-app": "kube-dns"}`, `{"app.kubernetes.io/component": "dns"}`
 	byName, byNumber := patchServices(coreDNSPods, `"dns"`, `"dns-tcp"`), patchServices(coreDNSPods, "53", "53")
 	for _, m := range []migration{
-		{"helm install", []string{"helm install" + chart, scale + "0", "helm upgrade" + chart + "--set dns.replicas=3",
+		{"helm install", []string{"helm install" + chart, kubeadmUpgrade, scale + "0", kubeadmUpgrade,
+			"helm upgrade" + chart + "--set dns.replicas=3",
 			scale + "2", "helm uninstall dnsconfigurer -n kube-system"}},
 		{"helm template, and Services with names", []string{byName, rendered + "apply -f -", scale + "0", scale + "2",
 			rendered + "delete -f -", byNumber}},
@@ -185,6 +164,11 @@ func (n *node) checkOtherPort(install string) {
 func (n *node) migrate(m migration) {
 	dir, env := newWorkplace(n.cluster)
 	for _, step := range m.steps {
+		if step == kubeadmUpgrade {
+			n.kubeadm()
+			n.step(m.name + ": " + step)
+			continue
+		}
 		if err := runBlock(n.T, dir, env, withoutPods(step)); err != nil {
 			n.Errorf("%s: %v", m.name, err)
 			return
@@ -193,13 +177,9 @@ func (n *node) migrate(m migration) {
 	}
 }
 
-// step checks the endpoints after a step. "kubeadm upgrade" fails if two Deployments have this label.
+// step checks the endpoints after a step.
 func (n *node) step(name string) {
 	n.settle()
-	if got := n.run("", "get", "deployments", "--namespace=kube-system", "--selector=k8s-app=kube-dns", "--output=name"); got !=
-		"deployment.apps/coredns\n" {
-		n.Errorf("Deployments of a cluster DNS for kubeadm after %s: %q", name, got)
-	}
 	problems, replies := n.unreachable()
 	n.Logf("%d replies after %s", replies, name)
 	if len(problems) > 0 || replies < 10 {
