@@ -38,11 +38,12 @@ type Server struct {
 	Log     *slog.Logger
 	Writer  *daemon.LogWriter // writes Log
 
-	agent  *sandboxdns.Applier
-	pods   *decision.Metrics
-	taints *startuptaint.Metrics
-	facts  atomic.Pointer[v1alpha1.NodeFacts] // nil: not known yet
-	relays relays
+	agent   *sandboxdns.Applier
+	pods    *decision.Metrics
+	taints  *startuptaint.Metrics
+	facts   atomic.Pointer[v1alpha1.NodeFacts] // nil: not known yet
+	lookups atomic.Pointer[decision.Lookups]
+	relays  relays
 
 	mu           sync.Mutex // held while settings are applied
 	applied      int        // number of configurations that were applied
@@ -156,6 +157,7 @@ func (s *Server) applyLocked(c config.Agent) (daemon.Task, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.lookups.Store(lookups)
 	tasks := []daemon.Task{following, lookups.Run}
 	if c.Taint != (config.Taint{}) {
 		tasks = append(tasks, s.newRemover(c, lookups).Run)
@@ -241,7 +243,12 @@ func (s *Server) serveRelay(ctx context.Context, conn net.Conn) {
 		if err := conn.SetWriteDeadline(time.Now().Add(ackTimeout)); err != nil {
 			return err
 		}
-		return sandboxevent.Write(conn, sandboxevent.Ack{Sequence: e.Sequence})
+		ack := sandboxevent.Ack{Sequence: e.Sequence}
+		if e.Kind == sandboxevent.Registering {
+			stopping, known := s.lookups.Load().Stopping()
+			ack.Stopping, ack.Unknown = stopping, !known
+		}
+		return sandboxevent.Write(conn, ack)
 	})
 	if ctx.Err() == nil {
 		s.Log.Warn("relay disconnected", "error", err)

@@ -119,6 +119,15 @@ func (l *Lookups) Synced() <-chan struct{} {
 	return l.pods.Synced()
 }
 
+// Stopping returns the number of pods whose containers are being stopped, see [watch.Pods.Stopping].
+// Without a client it is 0, and known.
+func (l *Lookups) Stopping() (pods int, known bool) {
+	if l.api == nil {
+		return 0, true
+	}
+	return l.pods.Stopping()
+}
+
 // FollowAnnotations makes Annotations return names, and calls changed with the UID of a pod for
 // which they have changed. changed must not block. It must be called before Run.
 func (l *Lookups) FollowAnnotations(names []string, changed func(uid string)) {

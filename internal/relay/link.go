@@ -50,8 +50,8 @@ type link struct {
 	conn     net.Conn // nil: not connected
 	queue    chan sandboxevent.Event
 	sequence uint64
-	waiting  map[uint64]chan result
-	slow     bool // the agent has not replied in time, and has not replied to another event since
+	waiting  map[uint64]chan sandboxevent.Ack // closed when the connection ends
+	slow     bool                             // the agent has not replied in time, and has not replied to another event since
 }
 
 // run connects to the agent, again and again, until ctx ends.
@@ -87,7 +87,7 @@ func (l *link) serve(ctx context.Context, conn net.Conn) error {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- sandboxevent.Read(conn, func(a sandboxevent.Ack) error {
-			l.acknowledge(a.Sequence)
+			l.acknowledge(a)
 			return nil
 		})
 		conn.Close() // ends a write
@@ -127,7 +127,7 @@ func (l *link) write(conn net.Conn, queue <-chan sandboxevent.Event, ended <-cha
 func (l *link) connect(conn net.Conn) <-chan sandboxevent.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.conn, l.queue, l.waiting, l.slow = conn, make(chan sandboxevent.Event, queueSize), map[uint64]chan result{}, false
+	l.conn, l.queue, l.waiting, l.slow = conn, make(chan sandboxevent.Event, queueSize), map[uint64]chan sandboxevent.Ack{}, false
 	return l.queue
 }
 
@@ -137,18 +137,18 @@ func (l *link) disconnect(conn net.Conn) {
 	conn.Close()
 	l.conn = nil
 	for _, w := range l.waiting {
-		w <- disconnected
+		close(w)
 	}
 	l.waiting = nil
 }
 
-func (l *link) acknowledge(sequence uint64) {
+func (l *link) acknowledge(a sandboxevent.Ack) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.slow = false
-	if w := l.waiting[sequence]; w != nil {
-		w <- acknowledged
-		delete(l.waiting, sequence)
+	if w := l.waiting[a.Sequence]; w != nil {
+		w <- a
+		delete(l.waiting, a.Sequence)
 	}
 }
 
@@ -178,16 +178,19 @@ func (l *link) sendLocked(e sandboxevent.Event) {
 }
 
 // ask queues e and waits until the agent has acknowledged it.
-func (l *link) ask(ctx context.Context, e sandboxevent.Event) result {
+func (l *link) ask(ctx context.Context, e sandboxevent.Event) (sandboxevent.Ack, result) {
 	wait, reason := l.enqueue(&e)
 	if wait == nil {
-		return reason
+		return sandboxevent.Ack{}, reason
 	}
 	timeout := time.NewTimer(askTimeout)
 	defer timeout.Stop()
 	select {
-	case r := <-wait:
-		return r
+	case a, ok := <-wait:
+		if !ok {
+			return a, disconnected
+		}
+		return a, acknowledged
 	case <-ctx.Done(): // the runtime has given up
 	case <-timeout.C:
 	}
@@ -195,12 +198,12 @@ func (l *link) ask(ctx context.Context, e sandboxevent.Event) result {
 	defer l.mu.Unlock()
 	l.slow = true
 	delete(l.waiting, e.Sequence)
-	return timedOut
+	return sandboxevent.Ack{}, timedOut
 }
 
 // enqueue sets the sequence number of e and queues it. It returns the channel of the result, or why
 // there is none.
-func (l *link) enqueue(e *sandboxevent.Event) (wait chan result, reason result) {
+func (l *link) enqueue(e *sandboxevent.Event) (wait chan sandboxevent.Ack, reason result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conn == nil {
@@ -215,7 +218,7 @@ func (l *link) enqueue(e *sandboxevent.Event) (wait chan result, reason result) 
 		return nil, notWaited
 	}
 	l.sendLocked(*e)
-	wait = make(chan result, 1)
+	wait = make(chan sandboxevent.Ack, 1)
 	l.waiting[e.Sequence] = wait
 	return wait, ""
 }

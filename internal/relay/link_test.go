@@ -75,13 +75,19 @@ func acceptWithoutRuntime(t *testing.T, l net.Listener) agent {
 	return a
 }
 
-// next returns the next event, which has this kind.
+// next returns the next event, which has this kind. A relay that asks before may register.
 func (a agent) next(t *testing.T, kind sandboxevent.Kind) (e sandboxevent.Event) {
 	t.Helper()
-	if err := a.events.Decode(&e); err != nil || e.Kind != kind {
-		t.Fatalf("%+v, %v: want %s", e, err, kind)
+	for {
+		e = sandboxevent.Event{}
+		if err := a.events.Decode(&e); err != nil || e.Kind != kind && e.Kind != sandboxevent.Registering {
+			t.Fatalf("%+v, %v: want %s", e, err, kind)
+		}
+		if e.Kind == kind {
+			return e
+		}
+		a.acknowledge(t, e)
 	}
-	return e
 }
 
 func (a agent) acknowledge(t *testing.T, e sandboxevent.Event) {
@@ -263,7 +269,7 @@ func TestLink_Late(t *testing.T) {
 	a := acceptWithoutRuntime(t, l)
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if got := p.link.ask(ended, sandboxevent.Event{Kind: sandboxevent.Creating}); got != timedOut {
+	if _, got := p.link.ask(ended, sandboxevent.Event{Kind: sandboxevent.Creating}); got != timedOut {
 		t.Errorf("got %s, want %s", got, timedOut)
 	}
 	a.next(t, sandboxevent.Creating)
@@ -285,7 +291,8 @@ func isSlow(l *link) bool {
 func TestLink_Slow(t *testing.T) {
 	p, l := newRelay(t)
 	ask := func() result {
-		return p.link.ask(t.Context(), sandboxevent.Event{Kind: sandboxevent.Creating, First: true})
+		_, r := p.link.ask(t.Context(), sandboxevent.Event{Kind: sandboxevent.Creating, First: true})
+		return r
 	}
 	a := acceptWithoutRuntime(t, l)
 	if got := ask(); got != timedOut {

@@ -24,8 +24,9 @@ type plugin struct {
 	metrics *metrics
 	log     *slog.Logger
 
-	configured   chan struct{} // has a token after Configure
-	synchronized atomic.Bool   // changed with mu, read without
+	configured   chan struct{}          // has a token after Configure
+	synchronized atomic.Bool            // changed with mu, read without
+	wait         atomic.Pointer[string] // see setWait
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox // by ID
@@ -129,7 +130,8 @@ func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox,
 		return nil, nil, nil
 	}
 	e := p.creating(pod, path)
-	p.metrics.count(p.link.ask(ctx, e))
+	_, result := p.link.ask(ctx, e)
+	p.metrics.count(result)
 	return nil, nil, nil
 }
 

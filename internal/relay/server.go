@@ -9,11 +9,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
@@ -82,7 +80,9 @@ func (s *Server) Run(ctx context.Context) error {
 
 // ready returns nil if the runtime has announced its sandboxes and there is an agent.
 func (s *Server) ready() error {
-	switch {
+	switch reason := s.plugin.waitsFor(); {
+	case reason != "":
+		return fmt.Errorf("waiting to register with the container runtime: %s", reason)
 	case !s.plugin.synchronized.Load():
 		return errors.New("the container runtime has not announced its sandboxes")
 	case !s.plugin.link.isConnected():
@@ -95,6 +95,10 @@ func (s *Server) ready() error {
 func (s *Server) runPlugin(ctx context.Context) error {
 	logged := ""
 	for ctx.Err() == nil {
+		s.plugin.awaitStops(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
 		err := s.connect(ctx)
 		s.plugin.lose()
 		switch {
@@ -125,8 +129,7 @@ func (s *Server) connect(ctx context.Context) error {
 	default:
 	}
 	options := []stub.Option{stub.WithSocketPath(s.Socket), stub.WithOnClose(func() {}), stub.WithLogger(stubLog{s.Log})}
-	// A runtime that starts the plugin itself sets name and index, and the connection.
-	if os.Getenv(api.PluginIdxEnvVar) == "" {
+	if !startedByRuntime() {
 		options = append(options, stub.WithPluginName(pluginName), stub.WithPluginIdx(pluginIndex))
 	}
 	connection, err := stub.New(p, options...)

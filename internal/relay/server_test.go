@@ -40,7 +40,14 @@ func newServer(t *testing.T) (s *Server, runtime, agent net.Listener) {
 // configure, ends, so that it is started again. It would wait for ever.
 func TestServer_NotConfigured(t *testing.T) {
 	t.Parallel()
-	s, listener, _ := newServer(t)
+	s, listener, agents := newServer(t)
+	go func() {
+		if conn, err := agents.Accept(); err == nil { // an agent of an older version, without Stopping
+			_ = sandboxevent.Read(conn, func(e sandboxevent.Event) error {
+				return sandboxevent.Write(conn, sandboxevent.Ack{Sequence: e.Sequence})
+			})
+		}
+	}()
 	go func() {
 		for {
 			conn, err := listener.Accept()

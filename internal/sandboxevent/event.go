@@ -35,6 +35,10 @@ const (
 	// relays do not send it, and older agents ignore it.
 	Unsynchronized Kind = "unsynchronized"
 
+	// Registering: the relay asks for the stops in flight before it registers with the container
+	// runtime. It has no sandbox. Older agents acknowledge it without them.
+	Registering Kind = "registering"
+
 	// Started: the sandbox exists and has no container.
 	Started Kind = "started"
 
@@ -51,7 +55,7 @@ const (
 // Event is an event of a sandbox.
 type Event struct {
 	Kind     Kind   `json:"kind"`
-	Sequence uint64 `json:"sequence,omitempty"` // of Creating; 0: no acknowledgement
+	Sequence uint64 `json:"sequence,omitempty"` // of Creating and Registering; 0: no acknowledgement
 
 	Sandbox Sandbox `json:"sandbox,omitzero"`
 
@@ -120,6 +124,9 @@ func BoundAnnotations(all map[string]string) map[string]string {
 // Ack acknowledges the event with its sequence number.
 type Ack struct {
 	Sequence uint64 `json:"sequence"`
+
+	Stopping int  `json:"stopping,omitempty"` // pods whose containers are being stopped, for Registering
+	Unknown  bool `json:"unknown,omitempty"`  // the agent does not know the pods of the node yet
 }
 
 // Write writes v, an Event or an Ack.

@@ -105,6 +105,7 @@ func TestNRI(t *testing.T) {
 	n.check(t, "none", func() {}, func() {})
 	t.Run("faults", n.testFaults)
 	t.Run("stops", n.testStops)
+	t.Run("registration", n.testRegistration)
 	t.Run("another sandbox", n.testSuccessor)
 	t.Run("containers", n.testContainers)
 	t.Run("init container", n.testInitContainer)
@@ -201,9 +202,16 @@ func (n *nri) startAgent(t testing.TB) {
 
 func (n *nri) startRelay(t testing.TB) {
 	t.Helper()
+	n.spawnRelay(t)
+	n.await(t, relayAddress, "/readyz")
+}
+
+// spawnRelay starts a relay, which may not be ready.
+func (n *nri) spawnRelay(t testing.TB) {
+	t.Helper()
 	n.relay = n.spawn(t,
 		unprivileged+n.program+` nri --socket /run/nri/nri.sock --agent "$DIR/agent.sock" --http `+relayAddress, "relay.log")
-	n.await(t, relayAddress, "/readyz")
+	n.await(t, relayAddress, "/livez")
 }
 
 // await returns when the server at address has the page at path, such as "/readyz".

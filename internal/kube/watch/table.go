@@ -37,6 +37,7 @@ type table struct {
 	large     map[string]bool          // UIDs of pods of the API that are not kept
 	waiting   map[string]chan struct{} // one waiter a UID; receives a token when the pod may have arrived
 
+	stops       stops
 	annotations annotations
 }
 
@@ -46,6 +47,7 @@ func newTable() *table {
 		pods:    map[string]policy.Pod{},
 		mirrors: map[types.NamespacedName]mirror{},
 		large:   map[string]bool{},
+		stops:   stops{},
 		waiting: map[string]chan struct{}{},
 	}
 }
@@ -144,6 +146,7 @@ func (t *table) addLocked(obj any) error {
 		return fmt.Errorf("unexpected object %T, want a pod", obj)
 	}
 	t.annotations.set(pod)
+	t.stops.set(pod)
 	p := kube.FromPod(pod)
 	p.Override = "" // Lookup sets it
 	if configSize(p.Config)+labelSize(p.Labels) > maxConfig {
@@ -181,6 +184,7 @@ func (t *table) Delete(obj any) error {
 	defer t.mu.Unlock()
 	t.removePodLocked(pod)
 	t.annotations.remove(string(pod.UID))
+	delete(t.stops, string(pod.UID))
 	return nil
 }
 
@@ -231,6 +235,7 @@ func (t *table) Replace(objs []any, _ string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.pods, t.mirrors, t.large = make(map[string]policy.Pod, len(objs)), map[types.NamespacedName]mirror{}, map[string]bool{}
+	t.stops = stops{}
 	uids := make(map[string]bool, len(objs))
 	for _, obj := range objs {
 		if err := t.addLocked(obj); err != nil {
