@@ -34,20 +34,21 @@ func awaitStops(t *testing.T, reply stopping) (waited time.Duration, reason, log
 	defer cancel()
 	began := time.Now()
 	go serveReplies(ctx, p.link, func() *sandboxevent.Ack { return reply(time.Since(began)) })
+	reported := make(chan string, 1)
 	go func() {
 		time.Sleep(2 * time.Second)
-		reason = s.ready().Error()
+		reason := s.ready().Error()
 		if waits := testutil.ToFloat64(p.metrics.waiting) == 1; waits != strings.Contains(reason, "waiting to register") {
 			t.Errorf("%q, and the metric says %t", reason, waits)
 		}
+		reported <- reason
 	}()
 	p.awaitStops(ctx)
 	waited = time.Since(began)
 	if p.waitsFor() != "" || testutil.ToFloat64(p.metrics.waiting) != 0 {
 		t.Errorf("after the wait: %q", p.waitsFor())
 	}
-	time.Sleep(2 * time.Second)
-	return waited, reason, text.String()
+	return waited, <-reported, text.String()
 }
 
 // serveReplies replies to the events of l.
@@ -95,7 +96,8 @@ func TestAwaitStops(t *testing.T) {
 		forced bool // the log says that it registers nevertheless
 	}{
 		{"no stop", until(ever, none, nil), 0, "", false},
-		{"a grace period of ten minutes", until(605*time.Second, stops, none), 605 * time.Second, "pods that are being stopped on this node: 2", false},
+		{"a grace period of ten minutes", until(605*time.Second, stops, none), 605 * time.Second,
+			"pods that are being stopped on this node: 2", false},
 		{"one stop after another", until(ever, stops, nil), stopLimit, "are being stopped", true},
 		{"an agent that starts", until(5*time.Second, nil, none), 5 * time.Second, "the agent is not connected", false},
 		{"no agent", until(ever, nil, nil), silenceLimit, "the agent is not connected", true},

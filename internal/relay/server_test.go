@@ -85,6 +85,7 @@ func TestServer_RuntimeLost(t *testing.T) {
 	a.next(t, sandboxevent.Reset)
 	a.next(t, sandboxevent.Unsynchronized)
 	for range 2 {
+		a.acknowledge(t, a.next(t, sandboxevent.Registering))
 		conn, err := runtimes.Accept()
 		if err != nil {
 			t.Fatal(err)

@@ -70,7 +70,8 @@ func (n *nri) testRegistration(t *testing.T) {
 	for _, name := range pods {
 		n.awaitPod(t, name+"-"+nodeName, func(p v1alpha1.NodePod) bool { return p.Outcome == string(cri.Late) })
 	}
-	if body, err := get(&n.http, "http://"+relayAddress+"/metrics"); err != nil || !strings.Contains(string(body), "\ndnsconfigurer_nri_waiting 0\n") {
+	body, err := get(&n.http, "http://"+relayAddress+"/metrics")
+	if err != nil || !strings.Contains(string(body), "\ndnsconfigurer_nri_waiting 0\n") {
 		t.Errorf("%v: no metric dnsconfigurer_nri_waiting 0", err)
 	}
 	n.useAPI(t, "")
@@ -130,6 +131,7 @@ func deletedPod(grace time.Duration) *corev1.Pod {
 	pod := newPod("stopped-by-deletion", corev1.PodSpec{NodeName: nodeName})
 	seconds, end := int64(grace.Seconds()), metav1.NewTime(time.Now().Add(grace))
 	pod.UID, pod.DeletionGracePeriodSeconds, pod.DeletionTimestamp = "stopped-by-deletion", &seconds, &end
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: running}}
 	return pod
 }

@@ -43,7 +43,9 @@ func TestPods_Stopping(t *testing.T) {
 		}
 		change("runs", 0, func() {})
 		change("deleted", 1, func() { pod.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(600 * time.Second)} })
-		change("one container has stopped", 1, func() { pod.Status.ContainerStatuses[1].State.Terminated = &corev1.ContainerStateTerminated{} })
+		change("one container has stopped", 1, func() {
+			pod.Status.ContainerStatuses[1].State.Terminated = &corev1.ContainerStateTerminated{}
+		})
 		change("all have stopped", 0, func() { pod.Status.ContainerStatuses = pod.Status.ContainerStatuses[1:] })
 		change("a sidecar runs", 1, func() { pod.Status.InitContainerStatuses = []corev1.ContainerStatus{running} })
 		change("the end of the grace period", 1, func() { time.Sleep(600*time.Second + stopSlack - 1) })
