@@ -21,9 +21,10 @@ func nriCommand() *cobra.Command {
 the agent of each sandbox, and of each container before it is created. It changes no
 container and fails no call. A container waits at most 200 ms for the agent.
 
-It connects again when the runtime or the agent has restarted. Restart it rarely: when a
-plugin registers, containerd first waits for containers that are being stopped, and starts
-no pod meanwhile.`,
+It connects again when the runtime or the agent has restarted. When a plugin registers,
+containerd first waits for containers that are being stopped, and starts no pod meanwhile.
+So the relay registers when no pod of the node is being stopped: it asks the agent, and
+waits for at most 15 minutes, or 30 seconds for an agent that replies.`,
 		Example: `  dnsconfigurer nri
   dnsconfigurer nri --agent /run/dnsconfigurer/agent.sock --http 127.0.0.1:9352`,
 		Args: usage.NoArguments,
