@@ -63,7 +63,11 @@ func answer(ctx context.Context, q *dns.Msg, kind string, tcp bool) (*dns.Msg, e
 		if r.Truncated = !tcp; tcp {
 			return answer(ctx, q, "192.0.2.1", true)
 		}
+		time.Sleep(time.Millisecond) // so that the query for the other type is sent before the one over TCP
 	default:
+		if q.Question[0].Qtype == dns.TypeAAAA {
+			time.Sleep(2 * time.Millisecond) // so that package net has the addresses of type A first
+		}
 		h := dns.RR_Header{Name: q.Question[0].Name, Rrtype: q.Question[0].Qtype, Class: dns.ClassINET}
 		if a := net.ParseIP(kind); h.Rrtype == dns.TypeA && a.To4() != nil {
 			r.Answer = []dns.RR{&dns.A{Hdr: h, A: a}}
