@@ -84,6 +84,9 @@ func (b *Bypass) End() error {
 	if err := os.Remove(filepath.Join(b.State, recordFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	for _, path := range []string{filepath.Join(b.State, recordFile), filepath.Join(b.Metrics, metricsFile)} {
+		_ = atomicfile.RemoveLeftovers(path) // best effort: they change nothing
+	}
 	return b.writeMetrics(0)
 }
 

@@ -167,3 +167,31 @@ func TestLinkRuntime(t *testing.T) {
 		t.Errorf("%v, %v", entries, err)
 	}
 }
+
+// TestBypass_Leftovers: the end of a bypass removes the temporary files of calls that were killed.
+func TestBypass_Leftovers(t *testing.T) {
+	b := newBypass(t)
+	if err := b.Begin("crashes"); err != nil {
+		t.Fatal(err)
+	}
+	var leftovers []string
+	for _, pattern := range []string{filepath.Join(b.State, "*.json"), filepath.Join(b.Metrics, "*.prom")} {
+		written, err := filepath.Glob(pattern)
+		if err != nil || len(written) != 1 {
+			t.Fatalf("%s: %v, %v", pattern, written, err)
+		}
+		leftover := filepath.Join(filepath.Dir(written[0]), "."+filepath.Base(written[0])+".123")
+		if err := os.WriteFile(leftover, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		leftovers = append(leftovers, leftover)
+	}
+	if err := b.End(); err != nil {
+		t.Error(err)
+	}
+	for _, leftover := range leftovers {
+		if _, err := os.Stat(leftover); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: %v", leftover, err)
+		}
+	}
+}

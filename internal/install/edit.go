@@ -143,20 +143,22 @@ func (e Edit) undo(r Root) error {
 		return err
 	}
 	back, err := e.reverse(r)
-	if err != nil || back == nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if !e.Created || back.After != "" {
+	case back != nil && (!e.Created || back.After != ""):
 		return back.apply(r)
 	}
 	path, err := r.Path(e.Path)
 	if err != nil {
 		return err
 	}
-	if err := os.Remove(path); err != nil {
-		return err
+	if back != nil {
+		if err := os.Remove(path); err != nil {
+			return err
+		}
 	}
-	if e.CreatedDirectory {
+	if e.CreatedDirectory { // also by a call that was killed before it wrote the file
 		_ = os.Remove(filepath.Dir(path)) // fails if it has other files
 	}
 	return nil

@@ -62,6 +62,13 @@ func plainNode(command string) node { return node{unitFile: "[Service]\nExecStar
 func (n node) write(t testing.TB) install.Root {
 	t.Helper()
 	root := t.TempDir()
+	n.writeTo(t, root)
+	return install.Root(root)
+}
+
+// writeTo writes the files below root.
+func (n node) writeTo(t testing.TB, root string) {
+	t.Helper()
 	if err := os.MkdirAll(filepath.Join(root, "run"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +84,6 @@ func (n node) write(t testing.TB) install.Root {
 			t.Fatal(err)
 		}
 	}
-	return install.Root(root)
 }
 
 // read returns all files below a root.
@@ -332,7 +338,9 @@ func TestInstall_Systemctl(t *testing.T) {
 // TestInstall_Undone: if a step fails, the units that the installation has enabled are disabled again, and no
 // others.
 func TestInstall_Undone(t *testing.T) {
-	for want, failed := range map[string]string{"is-enabled enable disable": "is-enabled", "is-enabled enable": "none"} {
+	for want, failed := range map[string]string{
+		"is-enabled is-enabled is-enabled enable disable": "is-enabled", "is-enabled is-enabled is-enabled enable": "none",
+	} {
 		root := kubeadmNode.write(t)
 		i, dir := installer(root), t.TempDir()
 		i.Systemctl.Program = filepath.Join(dir, "systemctl")

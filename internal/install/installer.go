@@ -134,17 +134,28 @@ func (i *Installer) prepare(edits []Edit, before record) error {
 	return nil
 }
 
-// start enables and starts the units of the shim, and checks that it serves. stop reverses that.
+// start enables and starts the units of the shim, and checks that it serves. stop reverses that for the
+// units that were not enabled before: is-enabled succeeds if one of its units is enabled.
 func (i *Installer) start(ctx context.Context) (stop func(context.Context) error, err error) {
-	root := []string{}
-	if !i.Running {
-		root = []string{"--root=" + string(i.Root)}
+	var before, added []string
+	for _, unit := range allUnits {
+		if i.runUnits(ctx, []string{unit}, "is-enabled", "--quiet") == nil {
+			before = append(before, unit)
+		} else {
+			added = append(added, unit)
+		}
 	}
-	stop = func(context.Context) error { return nil }
-	if i.Systemctl.runUnits(ctx, allUnits, append(root, "is-enabled", "--quiet")...) != nil {
-		stop = i.stop
+	stop = func(ctx context.Context) error {
+		if len(added) == 0 {
+			return nil
+		}
+		err := i.disable(ctx, added)
+		if len(before) > 0 { // Also= of a unit has disabled them, too
+			err = errors.Join(err, i.runUnits(ctx, before, "enable"))
+		}
+		return err
 	}
-	if err := i.Systemctl.runUnits(ctx, allUnits, append(root, "enable")...); err != nil || !i.Running {
+	if err := i.runUnits(ctx, allUnits, "enable"); err != nil || !i.Running {
 		return stop, err
 	}
 	if err := i.Systemctl.runUnits(ctx, runningUnits, "start"); err != nil {
@@ -153,12 +164,20 @@ func (i *Installer) start(ctx context.Context) (stop func(context.Context) error
 	return stop, i.Check(ctx)
 }
 
-// stop disables and stops the units of the shim.
-func (i *Installer) stop(ctx context.Context) error {
+// disable disables and stops units.
+func (i *Installer) disable(ctx context.Context, units []string) error {
 	if !i.Running {
-		return i.Systemctl.runUnits(ctx, allUnits, "--root="+string(i.Root), "disable")
+		return i.runUnits(ctx, units, "disable")
 	}
-	return i.Systemctl.runUnits(ctx, allUnits, "disable", "--now")
+	return i.runUnits(ctx, units, "disable", "--now")
+}
+
+// runUnits is [Systemctl.runUnits] for the node.
+func (i *Installer) runUnits(ctx context.Context, units []string, args ...string) error {
+	if !i.Running {
+		args = append([]string{"--root=" + string(i.Root)}, args...)
+	}
+	return i.Systemctl.runUnits(ctx, units, args...)
 }
 
 // reload makes systemd read the units again, and restarts the kubelet if that was requested.
@@ -273,7 +292,7 @@ func (i *Installer) Uninstall(ctx context.Context) (stopped bool, err error) {
 	if waits, err := i.awaitsRestart(ctx); err != nil || waits {
 		return false, err
 	}
-	if err := i.stop(ctx); err != nil {
+	if err := i.disable(ctx, allUnits); err != nil {
 		return false, fmt.Errorf("the kubelet is configured without the shim, but the shim is not stopped: "+
 			"run dnsconfigurer uninstall again: %w", err)
 	}

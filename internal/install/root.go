@@ -77,11 +77,10 @@ func (r Root) checkWritable(path string) error {
 	for _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir); _, err = os.Stat(dir) {
 		dir = filepath.Dir(dir)
 	}
-	f, err := os.CreateTemp(dir, ".dnsconfigurer")
-	if err != nil {
+	if err := checkAccess(dir); err != nil { // a file of its own would stay after a kill
 		return fmt.Errorf("%s cannot be written: %w", path, err)
 	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
+	return nil
 }
 
 // list returns the paths of the files with an extension in a directory and those below it, in
