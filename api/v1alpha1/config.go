@@ -72,7 +72,8 @@ type NodeConfiguration struct {
 	// unknown.
 	NodeIPs []string `json:"nodeIPs,omitempty"`
 
-	// NodeName is the name of the node. Empty: unknown.
+	// NodeName is the name of the node at the API server. The shim and the agent require it,
+	// with and without a kubeconfig. Empty: unknown.
 	NodeName string `json:"nodeName,omitempty"`
 
 	// AllowedOverrides lists the policies of the API that the annotation

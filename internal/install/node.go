@@ -103,6 +103,19 @@ func (n *Node) installer(e config.Endpoints) *Installer {
 	}
 }
 
+// checkSockets returns an error with which the shim would not start. The directories above an image are
+// not those of the node, and another user than root does not own the directory of the socket.
+func (n *Node) checkSockets(b *bypass.Bypass) error {
+	runtime, err := Root(n.Root).Path(b.Runtime)
+	if err != nil {
+		return err
+	}
+	if err := cri.CheckEndpoints(b.Socket, runtime); err != nil || !n.IsThisMachine() || os.Geteuid() != 0 {
+		return err
+	}
+	return cri.CheckListen(b.Socket)
+}
+
 // check returns a check that the shim forwards calls.
 func check(e config.Endpoints) func(context.Context) error {
 	return func(ctx context.Context) error {
@@ -133,6 +146,9 @@ func (n *Node) Install(ctx context.Context, out io.Writer) error {
 	}
 	if record, err := b.Active(); err != nil || record != nil {
 		return cmp.Or(err, errors.New("the bypass is on: end it with dnsconfigurer bypass off"))
+	}
+	if err := n.checkSockets(b); err != nil {
+		return err
 	}
 	i := n.installer(e)
 	edits, err := i.Plan()

@@ -6,9 +6,7 @@ package shim
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
@@ -32,9 +30,8 @@ func Check(c config.Shim) (warnings []policy.Finding, _ error) {
 		problems = append(problems, err)
 	}
 	// Another user than root does not own the directory of a shim that runs as root.
-	if err := cri.CheckDirectory(filepath.Dir(config.SocketPath(c.Listen))); err != nil &&
-		!errors.Is(err, fs.ErrNotExist) && os.Geteuid() == 0 {
-		problems = append(problems, err)
+	if os.Geteuid() == 0 {
+		problems = append(problems, cri.CheckListen(config.SocketPath(c.Listen)))
 	}
 	if _, err := decision.NewClient(c.Kubeconfig, ""); err != nil {
 		problems = append(problems, err)

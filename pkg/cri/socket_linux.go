@@ -73,7 +73,7 @@ func TakeOver(h Handoff) (*Listener, error) {
 }
 
 func takeOver(h Handoff) (*Listener, error) {
-	if err := CheckDirectory(filepath.Dir(h.Path)); err != nil {
+	if err := checkDirectory(filepath.Dir(h.Path)); err != nil {
 		return nil, err
 	}
 	if err := lockFile(h.Lock); err != nil { // no-op: the other shim has locked this open file
@@ -103,10 +103,10 @@ func lockAndOpen(path string, open func(path string) (*net.UnixListener, error))
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("creating the socket directory: %w", err)
 	}
-	if err := CheckDirectory(filepath.Dir(path)); err != nil {
+	if err := checkDirectory(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
-	lock, err := acquireLock(path + ".lock")
+	lock, err := acquireLock(lockPath(path))
 	if err != nil {
 		return nil, err
 	}
@@ -117,6 +117,8 @@ func lockAndOpen(path string, open func(path string) (*net.UnixListener, error))
 	}
 	return newListener(l, lock, false), nil
 }
+
+func lockPath(socket string) string { return socket + ".lock" }
 
 // acquireLock locks the file at path until it is closed. The file is never removed:
 // otherwise two shims could lock two different files of this name.
@@ -168,7 +170,7 @@ func removeStaleSocket(path string) error {
 	case err != nil:
 		return fmt.Errorf("checking the socket: %w", err)
 	case info.Mode().Type() != os.ModeSocket:
-		return fmt.Errorf("%s exists and is not a socket: remove it or choose another path", path)
+		return wrongType(path, os.ModeSocket)
 	}
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {

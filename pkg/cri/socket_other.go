@@ -18,8 +18,8 @@ func Listen(string) (*Listener, error) {
 	return nil, errLinuxOnly
 }
 
-// CheckDirectory is implemented on Linux only, like Listen.
-func CheckDirectory(string) error {
+// CheckListen is implemented on Linux only, like Listen.
+func CheckListen(string) error {
 	return errLinuxOnly
 }
 
