@@ -443,7 +443,7 @@ func (n *nri) testChanged(t *testing.T) {
 	n.startAgent(t)
 	if err := poll(func() error {
 		body, err := get(&n.http, "http://"+agentAddress+"/metrics")
-		if err == nil && !strings.Contains(string(body), `dnsconfigurer_agent_decisions_total{outcome="node_facts_mismatch"} 1`) {
+		if err == nil && !strings.Contains(string(body), `dnsconfigurer_agent_decisions_total{outcome="unverified"} 1`) {
 			err = errors.New("no decision for the pod")
 		}
 		return err
