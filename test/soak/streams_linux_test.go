@@ -19,8 +19,8 @@ import (
 
 const (
 	// streamCeiling limits the peak of the resident memory with clients that do not read,
-	// in MiB: the memory limit of deploy/node-cache, the lower one of the manifests. Its
-	// GOMEMLIMIT is set, too: on a busy machine the garbage would exceed the limit otherwise.
+	// in MiB: below the memory limits of both manifests. GOMEMLIMIT is set, too: on a busy machine
+	// the garbage would exceed the ceiling otherwise.
 	streamCeiling  = 128
 	streamGoMemory = "100MiB"
 
