@@ -21,8 +21,7 @@ const replaceAfter = 200 * time.Millisecond
 //  1. A client takes any free slot, except a small reserve for clients that hold few.
 //  2. When no slot is free, the oldest slot of the client that holds most is replaced, if it is
 //     older than replaceAfter. Clients that hold few are equal: the oldest slot of all is replaced.
-//     A client may thus replace a slot of its own, but none of a client that holds fewer, unless
-//     it holds few itself.
+//     A client may thus replace a slot of its own, but none of a client that holds fewer.
 //
 // No client has a limit of its own: a node cache, an address behind NAT and a mail server are one
 // client each, and need many slots while others need none.
@@ -33,7 +32,7 @@ const replaceAfter = 200 * time.Millisecond
 // delay no name of the cluster, not even for the same client.
 type limiter struct {
 	limit       int
-	reserve     int // slots for clients that hold fewer than few
+	reserve     int // slots for clients that hold fewer than few slots
 	few         int
 	kindReserve int // slots of each kind that other kinds do not take
 	maxPinned   int // slots that are not replaced; each new slot is one while there are fewer
@@ -151,7 +150,7 @@ func (l *limiter) chooseLocked(i int, h *holder, now time.Time) *holder {
 	candidate := l.ranking[i]
 	isNew := now.Sub(candidate.oldest().since) < replaceAfter
 	switch {
-	case h.held >= l.few && candidate.held < h.held, isNew && candidate.weight == l.few:
+	case candidate.weight < h.weight, isNew && candidate.weight == l.few:
 		return nil // nor one of those below, which hold no more, or as few and are newer
 	case !isNew && (candidate.kind == h.kind || l.used[candidate.kind] > l.kindReserve):
 		return candidate

@@ -260,18 +260,16 @@ func TestLimiter_Random(t *testing.T) {
 	usedBy := func(kind queryKind) int { return count(func(s *slot) bool { return s.holder.kind == kind }) }
 	// loses returns the slot that gives way to a query of a client.
 	loses := func(key holderKey) (lost *slot) {
-		most := heldBy(key)
-		if most < l.few {
-			most = 0
-		}
+		most := max(heldBy(key), l.few)
 		for _, s := range held {
 			n := heldBy(s.holder.holderKey)
 			reserved := s.holder.kind != key.kind && usedBy(s.holder.kind) <= l.kindReserve
 			oldest := slices.IndexFunc(held, func(o *slot) bool { return o.element != nil && o.holder.holderKey == s.holder.holderKey })
+			n = max(n, l.few)
 			if s.element == nil || held[oldest] != s || reserved || now.Sub(s.since) < replaceAfter || n < most {
 				continue
 			}
-			if n = max(n, l.few); n > most || lost == nil {
+			if n > most || lost == nil {
 				lost, most = s, n
 			}
 		}
