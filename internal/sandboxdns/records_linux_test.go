@@ -769,11 +769,18 @@ func FuzzParseRecords(f *testing.F) {
 // with a digest that is right, and a text that agrees with wrong facts.
 func TestRecords_Confirm(t *testing.T) {
 	wrong := func(text string) string { return strings.ReplaceAll(text, "10.96.0.10", "203.0.113.9") }
+	recreated := func(a *refreshTest) []byte { // as the runtime creates it
+		if err := os.Remove(a.path()); err != nil {
+			t.Fatal(err)
+		}
+		return []byte(clusterText)
+	}
 	for name, c := range map[string]struct {
 		text func(*refreshTest) []byte // of the file when the next agent starts
 		want bool
 	}{
-		"as it was written": {(*refreshTest).read, true},
+		"as it was written":    {(*refreshTest).read, true},
+		"as a runtime made it": {recreated, true},
 		"forged comments": {func(a *refreshTest) []byte {
 			forged := &refreshTest{applierTest: newApplierTest(t)}
 			forged.write(wrong(clusterText))
@@ -797,6 +804,7 @@ func TestRecords_Confirm(t *testing.T) {
 			if sandboxfile.OriginOf(a.read()) != sandboxfile.Written {
 				t.Fatalf("not written:\n%s", a.read())
 			}
+			time.Sleep(30 * time.Millisecond) // what is written now is not of the runtime
 			text := c.text(a)
 			a.stop()
 			a.write(string(text))

@@ -187,6 +187,9 @@ func (a *Applier) replace(settings *Settings, s *sandbox, host hostFiles, f *san
 	request := s.describe()
 	request.DNS, request.HasDNS, request.FromFile = resolvconf.Parse(string(text)).Config(), true, true
 	sum := sha256.Sum256(text)
+	if sum != s.original && s.err == nil && hook.Problem == nil && f.IsAsCreated() && settings.computes(s.pod, host, request.DNS) {
+		s.original = sum // a text that differs may be of an older host file: it says nothing of the facts
+	}
 	request.Unverified = sum != s.original
 	s.known = request.DNS
 	if settings.Observed != nil && s.err == nil && !request.Unverified && !s.shim && !s.observed {

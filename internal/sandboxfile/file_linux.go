@@ -106,6 +106,24 @@ func (f *File) check() error {
 	return nil
 }
 
+// creationTime is the longest time in which a runtime writes a file that it creates. The first container
+// starts later: the runtime has to create two of them.
+const creationTime = 20 * time.Millisecond
+
+// IsAsCreated reports whether nothing has written the file since the runtime created it. A pod can set
+// the time of the last modification, but not that of the last change (statx(2)). The result is false if
+// the file system does not keep the time of creation.
+func (f *File) IsAsCreated() bool {
+	const times = unix.STATX_BTIME | unix.STATX_CTIME
+	var s unix.Statx_t
+	if err := unix.Statx(int(f.f.Fd()), "", unix.AT_EMPTY_PATH, times, &s); err != nil || s.Mask&times != times {
+		return false
+	}
+	created, changed := time.Unix(s.Btime.Sec, int64(s.Btime.Nsec)), time.Unix(s.Ctime.Sec, int64(s.Ctime.Nsec))
+	age := changed.Sub(created)
+	return age >= 0 && age <= creationTime
+}
+
 // Close closes the file.
 func (f *File) Close() error { return f.f.Close() }
 

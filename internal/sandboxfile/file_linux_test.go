@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -143,6 +144,37 @@ func TestCreate(t *testing.T) {
 }
 
 // TestReplace_Changed: a text that the pod changed is not replaced.
+func TestIsAsCreated(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(path string) error
+		want   bool
+	}{
+		"created":            {func(string) error { return nil }, true},
+		"read":               {func(path string) error { _, err := os.ReadFile(path); return err }, true},
+		"written":            {func(path string) error { return os.WriteFile(path, []byte(otherDNS), 0o644) }, false},
+		"written alike":      {func(path string) error { return os.WriteFile(path, []byte(firstDNS), 0o644) }, false},
+		"another mode":       {func(path string) error { return os.Chmod(path, 0o600) }, false},
+		"its times set back": {func(path string) error { return os.Chtimes(path, time.Unix(0, 0), time.Unix(0, 0)) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			directory := t.TempDir()
+			path := newFile(t, directory, firstDNS)
+			time.Sleep(creationTime + 10*time.Millisecond)
+			if err := c.change(path); err != nil {
+				t.Fatal(err)
+			}
+			f, err := Open([]string{directory}, sandbox, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if got := f.IsAsCreated(); got != c.want {
+				t.Errorf("got %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
 func TestReplace_Changed(t *testing.T) {
 	directory := t.TempDir()
 	path := newFile(t, directory, "nameserver 203.0.113.66\n")

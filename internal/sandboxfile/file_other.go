@@ -16,6 +16,9 @@ func Open([]string, string, string) (*File, error) { return nil, errors.ErrUnsup
 // Create fails, like Open.
 func Create([]string, string, string) (*File, error) { return nil, errors.ErrUnsupported }
 
+// IsAsCreated returns false.
+func (f *File) IsAsCreated() bool { return false }
+
 // Close does nothing.
 func (f *File) Close() error { return nil }
 
