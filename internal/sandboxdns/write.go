@@ -187,8 +187,10 @@ func (a *Applier) replace(settings *Settings, s *sandbox, host hostFiles, f *san
 	request := s.describe()
 	request.DNS, request.HasDNS, request.FromFile = resolvconf.Parse(string(text)).Config(), true, true
 	sum := sha256.Sum256(text)
+	// Nothing recorded the start of the sandbox, but the pod has not written the file. A text that differs
+	// stays unverified: the host's file may have changed since.
 	if sum != s.original && s.err == nil && hook.Problem == nil && f.IsAsCreated() && settings.computes(s.pod, host, request.DNS) {
-		s.original = sum // a text that differs may be of an older host file: it says nothing of the facts
+		s.original = sum
 	}
 	request.Unverified = sum != s.original
 	s.known = request.DNS

@@ -106,9 +106,10 @@ func (f *File) check() error {
 	return nil
 }
 
-// creationTime is the longest time in which a runtime writes a file that it creates. The first container
-// starts later: the runtime has to create two of them.
-const creationTime = 20 * time.Millisecond
+// creationTime is the longest time in which a runtime writes a file that it creates: a tick of a slow
+// kernel clock. Files of containerd had both times in the same tick, at a load of 17, too. No container
+// writes as early: the runtime starts two of them first, and runc needed 66 ms or more.
+const creationTime = 10 * time.Millisecond
 
 // IsAsCreated reports whether nothing has written the file since the runtime created it. A pod can set
 // the time of the last modification, but not that of the last change (statx(2)). The result is false if

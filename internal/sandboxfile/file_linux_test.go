@@ -143,7 +143,8 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// TestReplace_Changed: a text that the pod changed is not replaced.
+// TestIsAsCreated: only what changes a file later than its creation shows. The file is empty, so that
+// it is created in one system call.
 func TestIsAsCreated(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(path string) error
@@ -152,13 +153,13 @@ func TestIsAsCreated(t *testing.T) {
 		"created":            {func(string) error { return nil }, true},
 		"read":               {func(path string) error { _, err := os.ReadFile(path); return err }, true},
 		"written":            {func(path string) error { return os.WriteFile(path, []byte(otherDNS), 0o644) }, false},
-		"written alike":      {func(path string) error { return os.WriteFile(path, []byte(firstDNS), 0o644) }, false},
+		"written alike":      {func(path string) error { return os.WriteFile(path, nil, 0o644) }, false},
 		"another mode":       {func(path string) error { return os.Chmod(path, 0o600) }, false},
 		"its times set back": {func(path string) error { return os.Chtimes(path, time.Unix(0, 0), time.Unix(0, 0)) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			directory := t.TempDir()
-			path := newFile(t, directory, firstDNS)
+			path := newFile(t, directory, "")
 			time.Sleep(creationTime + 10*time.Millisecond)
 			if err := c.change(path); err != nil {
 				t.Fatal(err)
@@ -175,6 +176,7 @@ func TestIsAsCreated(t *testing.T) {
 	}
 }
 
+// TestReplace_Changed: a text that the pod changed is not replaced.
 func TestReplace_Changed(t *testing.T) {
 	directory := t.TempDir()
 	path := newFile(t, directory, "nameserver 203.0.113.66\n")

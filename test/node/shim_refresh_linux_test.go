@@ -6,12 +6,15 @@ package node
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
@@ -51,6 +54,7 @@ func testShimRefresh(t *testing.T, m *machine, program string) {
 	if m.programs != "" { // containerd 1.6 ignores user namespaces
 		t.Run("user namespace", n.testUserNamespace)
 	}
+	t.Run("first write", n.testFirstWrite)
 	t.Run("restart", func(t *testing.T) {
 		want := map[string]resolvconf.Config{}
 		run := func(name, annotation string, spec corev1.PodSpec, second resolvconf.Config) {
@@ -61,12 +65,14 @@ func testShimRefresh(t *testing.T, m *machine, program string) {
 			want[container] = second
 		}
 		autopath := n.decide(n.hook(t), nriPod("autopath", corev1.PodSpec{}, "ClusterFirstWithAutopath"))
+		// One of two files is enough. A runtime on a busy machine may create a file and write it late.
 		run("restart-default", "", corev1.PodSpec{DNSPolicy: corev1.DNSDefault}, configOf(secondHost))
+		run("restart-default-2", "", corev1.PodSpec{DNSPolicy: corev1.DNSDefault}, configOf(secondHost))
 		run("restart-annotation", "Default", corev1.PodSpec{}, configOf(secondHost))
 		run("restart-autopath", "ClusterFirstWithAutopath", corev1.PodSpec{}, autopath.Config())
 		n.end(t, shim, "KILL")
 		shim = start()
-		for _, pod := range []string{"restart-default", "restart-annotation", "restart-autopath"} {
+		for _, pod := range []string{"restart-default", "restart-default-2", "restart-annotation", "restart-autopath"} {
 			n.awaitPod(t, podName(pod), func(p v1alpha1.NodePod) bool { return p.Outcome == "unchanged" })
 		}
 		n.changeHost(t, secondHost, want)
@@ -74,5 +80,30 @@ func testShimRefresh(t *testing.T, m *machine, program string) {
 	})
 	if code := n.end(t, shim, "TERM"); code != "0" {
 		t.Errorf("exit code %s", code)
+	}
+}
+
+// testFirstWrite: a pod that writes its file as soon as its first container runs is too late to have
+// written the text that the runtime created.
+func (n *nri) testFirstWrite(t *testing.T) {
+	pod := nriPod("writes-first", corev1.PodSpec{DNSPolicy: corev1.DNSDefault}, "")
+	n.writeManifest(t, pod)
+	ctx, cancel := within(t.Context())
+	defer cancel()
+	sandbox, config := n.startSandbox(ctx, t, pod)
+	if _, err := n.startContainer(ctx, sandbox, config, nodetools.PauseImage, func(c *runtimeapi.ContainerConfig) {
+		c.Command = []string{"/bin/busybox", "sh", "-c", "echo '# written' >>/etc/resolv.conf; exec /bin/busybox sleep 1000"}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	path := n.awaitPod(t, pod.Name, func(p v1alpha1.NodePod) bool { return strings.Contains(p.Actual, "# written") }).Path
+	path = filepath.Join("/proc", strconv.Itoa(n.init.Process.Pid), "root", path)
+	f, err := sandboxfile.Open([]string{filepath.Dir(filepath.Dir(path))}, sandbox, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if f.IsAsCreated() {
+		t.Error("the file counts as the runtime created it")
 	}
 }
