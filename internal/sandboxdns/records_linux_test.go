@@ -769,19 +769,13 @@ func FuzzParseRecords(f *testing.F) {
 // with a digest that is right, and a text that agrees with wrong facts.
 func TestRecords_Confirm(t *testing.T) {
 	wrong := func(text string) string { return strings.ReplaceAll(text, "10.96.0.10", "203.0.113.9") }
-	recreated := func(a *refreshTest) []byte { // as the runtime creates it
-		if err := os.Remove(a.path()); err != nil {
-			t.Fatal(err)
-		}
-		return []byte(clusterText)
-	}
 	for name, c := range map[string]struct {
-		text func(*refreshTest) []byte // of the file when the next agent starts
-		want bool
+		change func(*refreshTest) // of the file, before the next agent starts
+		want   bool
 	}{
-		"as it was written":    {(*refreshTest).read, true},
-		"as a runtime made it": {recreated, true},
-		"forged comments": {func(a *refreshTest) []byte {
+		"as it was written":    {func(*refreshTest) {}, true},
+		"as a runtime made it": {func(a *refreshTest) { a.writeAsRuntime(clusterText) }, true},
+		"forged comments": {func(a *refreshTest) {
 			forged := &refreshTest{applierTest: newApplierTest(t)}
 			forged.write(wrong(clusterText))
 			f, err := sandboxfile.Open([]string{forged.directory}, forged.applierTest.sandbox.ID, forged.path())
@@ -791,9 +785,9 @@ func TestRecords_Confirm(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return forged.read()
+			a.write(string(forged.read()))
 		}, false},
-		"the text that wrong facts give": {func(*refreshTest) []byte { return []byte(wrong(clusterText)) }, false},
+		"the text that wrong facts give": {func(a *refreshTest) { a.write(wrong(clusterText)) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newRefreshTest(t, policy.ClusterFirst, clusterText, func(a *applierTest) {
@@ -804,10 +798,9 @@ func TestRecords_Confirm(t *testing.T) {
 			if sandboxfile.OriginOf(a.read()) != sandboxfile.Written {
 				t.Fatalf("not written:\n%s", a.read())
 			}
-			time.Sleep(30 * time.Millisecond) // what is written now is not of the runtime
-			text := c.text(a)
 			a.stop()
-			a.write(string(text))
+			time.Sleep(30 * time.Millisecond) // a later write is not the runtime's
+			c.change(a)
 			server := "203.0.113.9"
 			if c.want {
 				server = "10.96.0.10"
@@ -825,6 +818,26 @@ func TestRecords_Confirm(t *testing.T) {
 			}
 		})
 	}
+}
+
+// writeAsRuntime replaces the sandbox's file as a runtime creates it, without a pause before the text.
+func (a *refreshTest) writeAsRuntime(text string) {
+	a.Helper()
+	for range 100 {
+		if err := os.Remove(a.path()); err != nil {
+			a.Fatal(err)
+		}
+		a.write(text)
+		f, err := sandboxfile.Open([]string{a.directory}, a.applierTest.sandbox.ID, a.path())
+		if err != nil {
+			a.Fatal(err)
+		}
+		defer f.Close()
+		if f.IsAsCreated() {
+			return
+		}
+	}
+	a.Fatal("a pause before each of 100 texts")
 }
 
 // overridden returns a pod of the cluster's DNS that an annotation gives the host's.

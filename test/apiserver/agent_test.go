@@ -16,6 +16,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
@@ -82,13 +83,12 @@ func TestAPIServerAgent(t *testing.T) {
 		"ca.crt":     string(authority),
 		"token":      run("", "create", "token", "dnsconfigurer-agent", "--namespace", "kube-system"),
 		"agent.yaml": agentConfiguration + "listen: unix://" + socket + "\nsandboxDirectories: [" + filepath.Join(dir, "sandboxes") + "]\n",
-		"sandboxes/5e1f/resolv.conf": "search default.svc.cluster.local svc.cluster.local cluster.local\nnameserver 10.96.0.10\n" +
-			"options ndots:5\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+	writeAsRuntime(t, filepath.Dir(filepath.Dir(path)), "5e1f")
 	host, port, err := net.SplitHostPort(c.Address())
 	if err != nil {
 		t.Fatal(err)
@@ -180,4 +180,26 @@ func TestAPIServerAgent(t *testing.T) {
 			t.Errorf("the agent can %s: %s", right, out)
 		}
 	}
+}
+
+// writeAsRuntime writes the file of a sandbox as a runtime creates it, without a pause before the text: it
+// confirms the node facts.
+func writeAsRuntime(t *testing.T, directory, sandbox string) {
+	t.Helper()
+	const text = "search default.svc.cluster.local svc.cluster.local cluster.local\nnameserver 10.96.0.10\noptions ndots:5\n"
+	path := filepath.Join(directory, sandbox, "resolv.conf")
+	for range 100 {
+		if err := errors.Join(os.RemoveAll(path), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		f, err := sandboxfile.Open([]string{directory}, sandbox, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if f.IsAsCreated() {
+			return
+		}
+	}
+	t.Fatal("a pause before each of 100 texts")
 }
