@@ -33,7 +33,7 @@ func TestPackaging_Scripts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make mounts")
 	}
-	const reload, handover = "systemctl daemon-reload\n", "systemctl try-reload-or-restart dnsconfigurer-shim.service\n"
+	const reload, restart = "systemctl daemon-reload\n", "systemctl try-restart dnsconfigurer-shim.service\n"
 	const (
 		shim     = "mkdir /run/dnsconfigurer; touch /run/dnsconfigurer/shim.sock /run/dnsconfigurer/shim.sock.lock"
 		crio     = "mkdir -p /run/dnsconfigurer/run/crio; touch /run/dnsconfigurer/run/crio/crio.sock"
@@ -46,11 +46,11 @@ func TestPackaging_Scripts(t *testing.T) {
 	)
 	for _, tt := range []struct{ script, arguments, node, want string }{
 		{"postinstall", "configure", "", reload}, // dpkg: installation, upgrade, and what it does after a failure
-		{"postinstall", "configure 0.1.0-1", "", reload + handover},
+		{"postinstall", "configure 0.1.0-1", "", reload + restart},
 		{"postinstall", "abort-upgrade 0.2.0-1", "", reload},
 		{"postinstall", "abort-remove", "", reload},
 		{"postinstall", "1", "", reload}, // rpm: installation and upgrade
-		{"postinstall", "2", "", reload + handover},
+		{"postinstall", "2", "", reload + restart},
 
 		{"preremove", "upgrade 0.2.0-1", kubelet, ""},
 		{"preremove", "failed-upgrade 0.1.0-1", kubelet, ""},

@@ -5,11 +5,10 @@ package v1alpha1
 
 // Defaults of ShimConfiguration.
 const (
-	DefaultShimListen          = "unix:///run/dnsconfigurer/shim.sock"
-	DefaultRuntimeEndpoint     = "unix:///run/containerd/containerd.sock"
-	DefaultShimLookupTimeout   = "1s"
-	DefaultShimDrainTimeout    = "4s"
-	DefaultShimHandoverTimeout = "10m"
+	DefaultShimListen        = "unix:///run/dnsconfigurer/shim.sock"
+	DefaultRuntimeEndpoint   = "unix:///run/containerd/containerd.sock"
+	DefaultShimLookupTimeout = "1s"
+	DefaultShimDrainTimeout  = "4s"
 )
 
 // ShimConfiguration configures the shim between a kubelet and a container runtime. The
@@ -50,12 +49,9 @@ type ShimConfiguration struct {
 	// HTTP is the address of the status page, /metrics, /livez and /readyz. Empty: none.
 	HTTP string `json:"http,omitempty"`
 
-	// DrainTimeout is the time that calls get to finish when the shim stops. Empty: "4s".
+	// DrainTimeout is the time that calls get to finish when the shim stops, at most "4500ms": calls
+	// that the kubelet makes meanwhile wait in the socket, and it gives a connection 5s. Empty: "4s".
 	DrainTimeout string `json:"drainTimeout,omitempty"`
-
-	// HandoverTimeout is the time that calls get to finish in a shim that is replaced by a new
-	// process, at most "1h". Empty: "10m".
-	HandoverTimeout string `json:"handoverTimeout,omitempty"`
 
 	RefreshConfiguration `json:",inline"`
 

@@ -99,16 +99,20 @@ func ParseNodeCache(data []byte) (NodeCacheConfiguration, error) {
 	return c, err
 }
 
-// replacements has the field that replaces a field of an earlier release.
-var replacements = map[string]string{
-	"limits.maxConcurrent": "limits.maxQueries", "limits.clusterShare": "limits.maxQueries",
-	"limits.reverseShare": "limits.maxQueries", "limits.searchShare": "limits.maxQueries",
-	"limits.searchRate": "limits.maxQueries", "limits.searchBurst": "limits.maxQueries",
-	"limits.maxTCPQueries": "limits.maxQueries", "limits.maxConnectionQueries": "limits.maxQueries",
-	"limits.maxConnections": "limits.maxMemory", "limits.maxClientConnections": "limits.maxMemory",
-	"limits.maxReplyMiB": "limits.maxMemory", "limits.maxClientReplyMiB": "limits.maxMemory",
-	"limits.maxCacheEntries": "limits.maxMemory", "limits.maxCacheMiB": "limits.maxMemory",
+// removedFields has what replaces a field of an earlier release.
+var removedFields = map[string]string{
+	"limits.maxConcurrent": byMaxQueries, "limits.clusterShare": byMaxQueries, "limits.reverseShare": byMaxQueries,
+	"limits.searchShare": byMaxQueries, "limits.searchRate": byMaxQueries, "limits.searchBurst": byMaxQueries,
+	"limits.maxTCPQueries": byMaxQueries, "limits.maxConnectionQueries": byMaxQueries,
+	"limits.maxConnections": byMaxMemory, "limits.maxClientConnections": byMaxMemory,
+	"limits.maxReplyMiB": byMaxMemory, "limits.maxClientReplyMiB": byMaxMemory,
+	"limits.maxCacheEntries": byMaxMemory, "limits.maxCacheMiB": byMaxMemory,
 }
+
+const (
+	byMaxQueries = "limits.maxQueries has replaced it"
+	byMaxMemory  = "limits.maxMemory has replaced it"
+)
 
 func decode(data []byte, kind string, meta *TypeMeta, c any) error {
 	js, err := toJSON(data)
@@ -118,8 +122,8 @@ func decode(data []byte, kind string, meta *TypeMeta, c any) error {
 	problems := document.DecodeStrict(js, c)
 	for i, problem := range problems {
 		var unknown interface{ FieldPath() string }
-		if errors.As(problem, &unknown) && replacements[unknown.FieldPath()] != "" {
-			problems[i] = fmt.Errorf("%w: %s has replaced it", problem, replacements[unknown.FieldPath()])
+		if errors.As(problem, &unknown) && removedFields[unknown.FieldPath()] != "" {
+			problems[i] = fmt.Errorf("%w: %s", problem, removedFields[unknown.FieldPath()])
 		}
 	}
 	if t, ok := errors.AsType[*document.TypeError](errors.Join(problems...)); ok && t.Field == "" {

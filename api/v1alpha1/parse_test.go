@@ -89,7 +89,7 @@ func TestDefaults(t *testing.T) {
 	}
 	testDefaults(t, v1alpha1.KindShim, v1alpha1.ParseShim, head+
 		"listen: unix:///run/dnsconfigurer/shim.sock\nruntimeEndpoint: unix:///run/containerd/containerd.sock\n"+
-		"mode: Generate\nlookupTimeout: 1s\ndrainTimeout: 4s\nhandoverTimeout: 10m\n"+
+		"mode: Generate\nlookupTimeout: 1s\ndrainTimeout: 4s\n"+
 		"sandboxDirectories: ["+v1alpha1.DefaultContainerdSandboxes+", "+v1alpha1.DefaultCRIOSandboxes+
 		", "+v1alpha1.DefaultK3sSandboxes+"]\n"+
 		"refresh: 'Off'\nrefreshRate: 200\nverifyInterval: 5m\nstatusSocket: ''\n"+

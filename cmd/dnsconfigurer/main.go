@@ -121,7 +121,7 @@ func rootCommand(args []string) *cobra.Command {
 	usage.WrapFlags(root)
 	root.AddCommand(
 		interruptible(renderCommand()), interruptible(validateCommand()), interruptible(lookupCommand()), interruptible(doctorCommand()),
-		shimCommand(args), interruptible(handoverCommand()), installCommand(), uninstallCommand(), bypassCommand(),
+		shimCommand(args), installCommand(), uninstallCommand(), bypassCommand(),
 		interruptible(statusCommand()),
 		agentCommand(), nriCommand(), podsCommand(), refreshCommand(), restoreCommand(),
 		dnsCommand(), nodeCacheCommand(),

@@ -305,7 +305,7 @@ func TestShim_NoUplinkFile(t *testing.T) {
 // last call is complete.
 func TestShim_Termination(t *testing.T) {
 	n := newShimNode(t, "", map[string]string{
-		"shim.yaml": nodeShim + "drainTimeout: 5m\n", "manifests/web.yaml": autopathManifest,
+		"shim.yaml": nodeShim + "drainTimeout: 4500ms\n", "manifests/web.yaml": autopathManifest,
 	})
 	n.runtime.requests <- nil // the next call waits until it is received
 	done := make(chan error, 1)
@@ -318,7 +318,7 @@ func TestShim_Termination(t *testing.T) {
 	if err := n.signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	n.logs(`msg="shutting down" calls=1 drainTimeout=5m0s`)
+	n.logs(`msg="shutting down" calls=1 drainTimeout=4.5s`)
 	if got := get(t, n.http, "/readyz"); got != "the shim is shutting down\n" {
 		t.Errorf("readiness in the drain: %q", got)
 	}

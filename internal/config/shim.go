@@ -23,12 +23,11 @@ import (
 type Shim struct {
 	v1alpha1.ShimConfiguration
 
-	Lookup   time.Duration
-	Drain    time.Duration
-	Handover time.Duration
-	Verify   time.Duration // VerifyInterval
-	Node     Node
-	Engine   *policy.Engine
+	Lookup time.Duration
+	Drain  time.Duration
+	Verify time.Duration // VerifyInterval
+	Node   Node
+	Engine *policy.Engine
 }
 
 // ShimKind describes the file of the command shim.
@@ -113,8 +112,10 @@ func (c *Shim) FailUnknown() bool {
 // Mode returns the mode of the shim.
 func (c *Shim) Mode() cri.Mode { return cri.Mode(c.ShimConfiguration.Mode) }
 
-// maxHandover is the longest handoverTimeout.
-const maxHandover = time.Hour
+// maxDrain is the longest drainTimeout. Calls that the kubelet makes during the drain wait in the socket
+// of the service manager. The kubelet gives a connection 5 s (minConnectionTimeout of k8s.io/cri-client).
+// Measured with its settings: a call succeeds after 4 s in the queue, and fails after 5 s.
+const maxDrain = 4500 * time.Millisecond
 
 // The bounds of lookupTimeout. With a shorter one most pods would not be found whenever the watch
 // lags. A shim's kubelet waits 4 minutes for a sandbox, twice its runtimeRequestTimeout, and 30 s
@@ -196,15 +197,9 @@ var shimFields = []Field[Shim]{
 		Path: "drainTimeout", Restart: true, At: func(c *Shim) any { return &c.DrainTimeout },
 		Check: func(c *Shim) (err error) {
 			c.Drain, err = parsePositiveDuration(&c.DrainTimeout, v1alpha1.DefaultShimDrainTimeout)
-			return err
-		},
-	},
-	{
-		Path: "handoverTimeout", Restart: true, At: func(c *Shim) any { return &c.HandoverTimeout },
-		Check: func(c *Shim) (err error) {
-			c.Handover, err = parsePositiveDuration(&c.HandoverTimeout, v1alpha1.DefaultShimHandoverTimeout)
-			if err == nil && c.Handover > maxHandover {
-				err = fmt.Errorf("%q is longer than 1h: a process that is replaced keeps its memory until then", c.HandoverTimeout)
+			if err == nil && c.Drain > maxDrain {
+				err = fmt.Errorf("%q is longer than %v: the kubelet gives up a connection after 5s, and its next calls "+
+					"wait until the shim has stopped", c.DrainTimeout, maxDrain)
 			}
 			return err
 		},

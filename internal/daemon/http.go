@@ -7,19 +7,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-
-	"github.com/dnsconfigurer/dnsconfigurer/internal/statuspage"
 )
 
-// HTTP serves the endpoints /metrics, /livez and /readyz of a server, and its status page at /.
+// HTTP serves the endpoints /metrics, /livez and /readyz of a server, and its state as text at /.
 type HTTP struct {
 	Metrics *prometheus.Registry // it gets the metrics of the connections, too
 	Log     *slog.Logger         // of the server, that of its [Process] or of a [LogWriter]
@@ -63,9 +65,11 @@ func (h HTTP) serve(ctx context.Context, l net.Listener, metrics httpMetrics) er
 	mux.Handle("GET /metrics", buildOne(building, promhttp.HandlerFor(h.Metrics, promhttp.HandlerOpts{})))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", h.serveReady)
-	mux.Handle("GET /{$}", buildOne(building, &statuspage.Page{
-		Metrics: h.Metrics, Ready: h.Ready, Problems: statuspage.ProblemsOf(h.Log), Started: time.Now(),
-	}))
+	started := time.Now()
+	mux.Handle("GET /{$}", buildOne(building, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		client, _ := netip.ParseAddrPort(r.RemoteAddr) // not a loopback address if it fails
+		h.writeState(w, started, client.Addr().Unmap().IsLoopback())
+	})))
 	server := &http.Server{
 		Handler: mux, MaxHeaderBytes: maxHeaderBytes,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: replyTimeout, IdleTimeout: idleTimeout,
@@ -107,6 +111,57 @@ func (h HTTP) serveReady(w http.ResponseWriter, r *http.Request) {
 	for _, line := range details {
 		fmt.Fprintln(w, line)
 	}
+}
+
+// writeState writes the version, readiness and last problems of the server. Problems may name pods and
+// servers: only local clients get them, such as curl on the node and kubectl port-forward.
+func (h HTTP) writeState(w io.Writer, started time.Time, local bool) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "dnsconfigurer %s, started %s\n", h.version(), started.UTC().Format(time.RFC3339))
+	details, err := h.Ready()
+	if err != nil {
+		fmt.Fprintf(&b, "not ready: %v\n", err)
+	} else {
+		fmt.Fprintln(&b, "ready")
+	}
+	for _, line := range details {
+		fmt.Fprintln(&b, line)
+	}
+	if recorded := problemsOf(h.Log); recorded != nil {
+		last := recorded.list()
+		fmt.Fprintf(&b, "%d different warnings and errors", len(last))
+		if len(last) > 0 && !local {
+			b.WriteString(", shown to clients on this machine and of kubectl port-forward")
+		}
+		b.WriteByte('\n')
+		for _, p := range last {
+			if local {
+				text := strings.ReplaceAll(p.Text, "\n", " ")
+				fmt.Fprintf(&b, "%s %s (%d times) %s\n", p.Time.UTC().Format(time.RFC3339), p.Level, p.Count, text)
+			}
+		}
+	}
+	_, _ = io.WriteString(w, strings.Map(func(r rune) rune { // a terminal interprets control characters
+		if r == '\n' || unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, b.String())) // the client is gone if it fails
+}
+
+// version returns the version of the server, which is a label of its metrics.
+func (h HTTP) version() string {
+	families, _ := h.Metrics.Gather() // a metric that fails is not the version
+	for _, f := range families {
+		if f.GetName() == "dnsconfigurer_build_info" {
+			for _, l := range f.GetMetric()[0].GetLabel() {
+				if l.GetName() == "version" {
+					return l.GetValue()
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // httpRetry is the interval at which KeepServing retries.

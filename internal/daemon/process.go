@@ -13,17 +13,15 @@ import (
 	"runtime"
 	"runtime/debug"
 	"syscall"
-
-	"github.com/dnsconfigurer/dnsconfigurer/internal/statuspage"
 )
 
-// newHandler returns a handler that also keeps problems for the status page.
+// newHandler returns a handler that also keeps problems for [HTTP].
 func newHandler(w io.Writer, format string) (slog.Handler, error) {
 	switch format {
 	case "text":
-		return statuspage.Record(slog.NewTextHandler(w, nil)), nil
+		return recordProblems(slog.NewTextHandler(w, nil)), nil
 	case "json":
-		return statuspage.Record(slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: emptyList})), nil
+		return recordProblems(slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: emptyList})), nil
 	}
 	return nil, fmt.Errorf("log format %q: want text or json", format)
 }

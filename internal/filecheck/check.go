@@ -108,9 +108,9 @@ func kindOf(f config.File) (kind, error) {
 }
 
 func checkShim(c config.Shim) ([]policy.Finding, error) {
-	warnings, problem := shim.Check(c)
+	problem := shim.Check(c)
 	found, err := c.Node.Check()
-	return append(found, warnings...), errors.Join(problem, err)
+	return found, errors.Join(problem, err)
 }
 
 // kubeletKind returns the kind of a kubelet's own file. Every other name is an error of both

@@ -7,24 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// maxUnitDrain is the longest drain that fits into TimeoutStopSec=15s of the unit in
-// deploy/systemd, with a second for the rest of the shutdown.
-const maxUnitDrain = 14 * time.Second
-
-// codeDrainTimeout is the code of a drainTimeout that is longer.
-const codeDrainTimeout policy.Code = "drain-timeout"
-
-// Check builds what the server builds for a valid configuration, and returns the errors and
-// warnings. A container runtime or an API server that does not run is neither.
-func Check(c config.Shim) (warnings []policy.Finding, _ error) {
+// Check builds what the server builds for a valid configuration, and returns the errors. A container
+// runtime or an API server that does not run is not an error.
+func Check(c config.Shim) error {
 	var problems []error
 	if err := cri.CheckEndpoints(config.SocketPath(c.Listen), config.SocketPath(c.RuntimeEndpoint)); err != nil {
 		problems = append(problems, err)
@@ -41,12 +32,5 @@ func Check(c config.Shim) (warnings []policy.Finding, _ error) {
 			problems = append(problems, fmt.Errorf("manifests: %w", err))
 		}
 	}
-	if c.Drain > maxUnitDrain {
-		warnings = append(warnings, policy.Finding{
-			Code: codeDrainTimeout, Severity: policy.SeverityWarning, EnforcedBy: policy.EnforcedByNode, Field: "drainTimeout",
-			Message: fmt.Sprintf("the drain takes up to %v: systemd kills the shim after 15s, the TimeoutStopSec= of its unit", c.Drain),
-			Hint:    "set a drainTimeout of at most 14s, or raise TimeoutStopSec= with systemctl edit",
-		})
-	}
-	return warnings, errors.Join(problems...)
+	return errors.Join(problems...)
 }

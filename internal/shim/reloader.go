@@ -45,8 +45,6 @@ type reloader struct {
 	problems *problemList
 	log      *slog.Logger
 
-	handedOver <-chan struct{} // closed when another process serves: the settings stay
-
 	serving config.Shim // has the fields that take effect after a restart, as the shim serves
 	success prometheus.Gauge
 	origin  *prometheus.GaugeVec
@@ -122,10 +120,6 @@ func (r *reloader) run(ctx context.Context) error {
 		r.saveLastGood()
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-r.handedOver:
-			r.applier.hostReport.end() // the other process reports
-			<-ctx.Done()
 			return nil
 		case <-r.signal:
 			r.reload()

@@ -16,7 +16,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/handover"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxdns"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/systemd"
@@ -33,41 +32,23 @@ type Server struct {
 	Writer   *daemon.LogWriter // writes Log
 }
 
-// Run serves until ctx ends, or a new process serves and the calls of this one are complete. A
-// node without its shim starts and stops no pods, so only an unusable socket or runtime endpoint
-// is an error. Any other problem of the configuration is logged, and until it is solved the shim
-// uses its last good settings or passes all sandboxes unchanged. But a process that takes over
-// from another one needs a valid configuration: the other one goes on with its settings.
+// Run serves until ctx ends. A node without its shim starts and stops no pods, so only an unusable
+// socket or runtime endpoint is an error. Any other problem of the configuration is logged, and until it
+// is solved the shim uses its last good settings or passes all sandboxes unchanged.
 func (s *Server) Run(ctx context.Context) error {
-	previous, err := handover.Receive()
-	if err != nil {
-		return err
-	}
-	err = s.run(ctx, previous)
-	if err != nil && previous != nil {
-		previous.Refuse(err)
-	}
-	return err
-}
-
-// run is Run. previous is the process to take over from, nil if there is none.
-func (s *Server) run(ctx context.Context, previous *handover.Predecessor) error {
 	registry := daemon.NewRegistry(s.Version)
 	s.Writer.Register(registry)
 	shim := &cri.Shim{Metrics: cri.NewMetrics(registry), Log: s.Log}
 	problems := &problemList{log: s.Log}
-	h := &handovers{shim: shim, http: &httpSocket{}, status: &statusSocket{}, log: s.Log, previous: previous,
-		done: make(chan struct{}), isMain: make(chan struct{})}
 	sandboxes := newSandboxes(sandboxdns.New(sandboxdns.NewShimMetrics(registry), s.Log), s.Log)
 	sandboxes.dns.RegisterDrift(registry)
-	shim.Handover = h.handOver
 	r := &reloader{
-		source: s.Source, flags: s.FlagsErr, signal: s.Reload, lastGood: newLastGood(), problems: problems, handedOver: h.done, log: s.Log,
+		source: s.Source, flags: s.FlagsErr, signal: s.Reload, lastGood: newLastGood(), problems: problems, log: s.Log,
 		applier: &applier{shim: shim, metrics: shim.Metrics, pods: decision.NewMetrics(registry, "dnsconfigurer_shim_"),
 			sandboxes: sandboxes, version: s.Version, log: s.Log},
 	}
 	r.register(registry)
-	endpoints, err := s.open(ctx, r, h)
+	endpoints, err := s.open(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -75,12 +56,19 @@ func (s *Server) run(ctx context.Context, previous *handover.Predecessor) error 
 		b := bypass.Bypass{Runtime: config.SocketPath(endpoints.Runtime), State: dir}
 		problems.set("bypass", "cannot prepare the bypass", b.LinkRuntime())
 	}
-	h.register(registry)
-	h.notifier, err = systemd.NewNotifier()
+	notifier, err := systemd.NewNotifier()
 	problems.set("systemd", "cannot notify systemd", err)
 	group := daemon.Group{
-		Tasks: []daemon.Task{h.serve, h.logShutdown, h.runMain,
-			h.asMain(func(ctx context.Context) error { return sandboxes.run(ctx, endpoints.Runtime) })},
+		Tasks: []daemon.Task{
+			shim.Run,
+			func(ctx context.Context) error { return notifier.Run(ctx, shim.Alive, s.Log) },
+			func(ctx context.Context) error { return sandboxes.run(ctx, endpoints.Runtime) },
+			func(ctx context.Context) error {
+				<-ctx.Done()
+				s.Log.Info("shutting down", "calls", shim.Calls(), "drainTimeout", shim.DrainTimeout)
+				return nil
+			},
+		},
 		Last: []daemon.Task{r.run}, // calls that are drained look pods up and report
 	}
 	if endpoints.HTTP != "" {
@@ -90,14 +78,20 @@ func (s *Server) run(ctx context.Context, previous *handover.Predecessor) error 
 			}
 			return problems.lines(), shim.Ready()
 		}}
+		listen := func(ctx context.Context) (net.Listener, error) { return daemon.ListenHTTP(ctx, endpoints.HTTP) }
 		// The calls that are drained count in the last scrape, too.
-		group.Last = append(group.Last, h.untilHandover(func(ctx context.Context) error { return http.KeepServing(ctx, h.http.listen) }))
+		group.Last = append(group.Last, func(ctx context.Context) error { return http.KeepServing(ctx, listen) })
 	}
-	if sandboxes.socket != "" {
+	if path := sandboxes.socket; path != "" {
 		status := s.newStatusServer(sandboxes.dns)
-		group.Tasks = append(group.Tasks, h.asMain(func(ctx context.Context) error {
-			return status.KeepServing(ctx, h.status.listen, s.Log)
-		}))
+		listen := func() (net.Listener, error) {
+			l, err := cri.Listen(path)
+			if err != nil {
+				return nil, fmt.Errorf("statusSocket: %w", err)
+			}
+			return l, nil
+		}
+		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return status.KeepServing(ctx, listen, s.Log) })
 	}
 	s.Log.Info("serving", "listen", endpoints.Listen, "runtime", endpoints.Runtime)
 	return group.Run(ctx)
@@ -119,7 +113,7 @@ func (s *Server) newStatusServer(a *sandboxdns.Applier) *nodestatus.Server {
 }
 
 // open opens the socket and applies the first settings.
-func (s *Server) open(ctx context.Context, r *reloader, h *handovers) (config.Endpoints, error) {
+func (s *Server) open(ctx context.Context, r *reloader) (config.Endpoints, error) {
 	var files settings
 	load := func() error {
 		files = r.load()
@@ -127,12 +121,6 @@ func (s *Server) open(ctx context.Context, r *reloader, h *handovers) (config.En
 	}
 	if err := daemon.Interruptible(ctx, load); err != nil {
 		return config.Endpoints{}, err
-	}
-	if h.previous != nil {
-		if files.err != nil {
-			return config.Endpoints{}, fmt.Errorf("invalid configuration: %w", files.err)
-		}
-		return s.takeOver(r, h, files.Shim)
 	}
 	last := settings{err: errNoState}
 	if files.err != nil {
@@ -149,10 +137,12 @@ func (s *Server) open(ctx context.Context, r *reloader, h *handovers) (config.En
 	if err := cri.CheckEndpoints(config.SocketPath(endpoints.Listen), config.SocketPath(endpoints.Runtime)); err != nil {
 		return endpoints, err
 	}
-	if h.listener, err = listen(endpoints.Listen, socket); err != nil {
+	listener, err := listen(endpoints.Listen, socket)
+	if err != nil {
 		return endpoints, err
 	}
-	h.setRestartFields(endpoints, others, r)
+	r.applier.shim.Listener = listener
+	r.setRestartFields(endpoints, others)
 	r.start(files, last)
 	return endpoints, nil
 }
@@ -172,37 +162,14 @@ func (s *Server) restartFields(files, last settings, socket *os.File) (e config.
 	return e, others, err
 }
 
-// takeOver takes the socket of the previous process and applies the settings.
-func (s *Server) takeOver(r *reloader, h *handovers, c config.Shim) (config.Endpoints, error) {
-	endpoints := c.Endpoints()
-	if err := cri.CheckEndpoints(config.SocketPath(endpoints.Listen), config.SocketPath(endpoints.Runtime)); err != nil {
-		return endpoints, err
-	}
-	h.http.address = endpoints.HTTP
+// setRestartFields sets the fields that take effect after a restart: the endpoints, and fields of c.
+func (r *reloader) setRestartFields(e config.Endpoints, c config.Shim) {
+	r.applier.shim.Runtime, r.applier.shim.DrainTimeout = e.Runtime, c.Drain
 	if c.StatusSocket != nil {
-		h.status.path = *c.StatusSocket
-	}
-	if err := h.receive(config.SocketPath(endpoints.Listen)); err != nil {
-		return endpoints, err
-	}
-	h.setRestartFields(endpoints, c, r)
-	if err := r.applyFiles(c); err != nil {
-		return endpoints, err
-	}
-	h.warm = r.applier.lookups.Synced()
-	return endpoints, nil
-}
-
-// setRestartFields sets the fields that take effect after a restart: the endpoints, and those of c.
-func (h *handovers) setRestartFields(e config.Endpoints, c config.Shim, r *reloader) {
-	h.shim.Listener, h.shim.Runtime, h.http.address = h.listener, e.Runtime, e.HTTP
-	h.shim.DrainTimeout, h.shim.HandoverTimeout = c.Drain, c.Handover
-	if c.StatusSocket != nil {
-		r.applier.sandboxes.socket, h.status.path = *c.StatusSocket, *c.StatusSocket
+		r.applier.sandboxes.socket = *c.StatusSocket
 	}
 	r.serving.ShimConfiguration = v1alpha1.ShimConfiguration{
-		Listen: e.Listen, RuntimeEndpoint: e.Runtime, HTTP: e.HTTP,
-		DrainTimeout: c.DrainTimeout, HandoverTimeout: c.HandoverTimeout,
+		Listen: e.Listen, RuntimeEndpoint: e.Runtime, HTTP: e.HTTP, DrainTimeout: c.DrainTimeout,
 		RefreshConfiguration: v1alpha1.RefreshConfiguration{StatusSocket: c.StatusSocket},
 	}
 }

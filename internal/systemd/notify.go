@@ -5,7 +5,6 @@ package systemd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -18,14 +17,9 @@ import (
 // Notifier notifies the service manager of the state of this process. The zero value
 // notifies nothing.
 type Notifier struct {
-	address  string                   // of the service manager
 	send     func(state string) error // nil without a service manager
 	watchdog time.Duration            // the watchdog timeout; 0: no watchdog
 }
-
-// ErrHandedOver is the cause of a context that ends because another process of the service
-// replaces this one.
-var ErrHandedOver = errors.New("another process replaces this one")
 
 // NewNotifier returns a Notifier for the service manager that the environment names. It
 // removes the variables from the environment, so that child processes do not notify.
@@ -37,7 +31,7 @@ func NewNotifier() (Notifier, error) {
 	if !strings.HasPrefix(address, "/") && !strings.HasPrefix(address, "@") { // @: abstract
 		return Notifier{}, fmt.Errorf("NOTIFY_SOCKET %q: neither a path nor an abstract socket", address)
 	}
-	n := Notifier{address: address, send: func(state string) error { return send(address, state) }}
+	n := Notifier{send: func(state string) error { return send(address, state) }}
 	if usec == "" || pid != "" && pid != strconv.Itoa(os.Getpid()) {
 		return n, nil
 	}
@@ -47,27 +41,6 @@ func NewNotifier() (Notifier, error) {
 		return Notifier{}, fmt.Errorf("WATCHDOG_USEC %q: not a number of microseconds", usec)
 	}
 	return n, nil
-}
-
-// HandOver notifies the manager that the process pid is the main process of the service. The
-// manager accepts further notifications from that process only.
-func (n Notifier) HandOver(pid int) error {
-	if n.send == nil {
-		return nil
-	}
-	return n.send("MAINPID=" + strconv.Itoa(pid))
-}
-
-// Environment returns the variables with which another process of the service gets this Notifier.
-func (n Notifier) Environment() []string {
-	if n.send == nil {
-		return nil
-	}
-	env := []string{"NOTIFY_SOCKET=" + n.address}
-	if n.watchdog > 0 {
-		env = append(env, "WATCHDOG_USEC="+strconv.FormatInt(n.watchdog.Microseconds(), 10))
-	}
-	return env
 }
 
 // send sends one notification, which is one datagram.
@@ -84,8 +57,7 @@ func send(address, state string) error {
 // Run calls alive and notifies the manager that the service is ready once alive has
 // returned nil. It then calls alive at half the watchdog timeout and sends the watchdog
 // notification each time alive returns nil in time; without them, the manager restarts the
-// service. When ctx is done, Run notifies the manager that the service is stopping, unless the
-// cause is ErrHandedOver.
+// service. When ctx is done, Run notifies the manager that the service is stopping.
 //
 // Notifications are best effort: a failure is logged. The only error that Run returns is
 // that of the first call of alive, unless ctx is done.
@@ -98,11 +70,7 @@ func (n Notifier) Run(ctx context.Context, alive func(context.Context) error, lo
 			log.Warn("cannot notify systemd", "state", state, "error", err)
 		}
 	}
-	defer func() {
-		if !errors.Is(context.Cause(ctx), ErrHandedOver) {
-			notify("STOPPING=1")
-		}
-	}()
+	defer notify("STOPPING=1")
 	if err := alive(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil

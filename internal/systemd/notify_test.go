@@ -81,24 +81,6 @@ func TestRun_WithoutWatchdog(t *testing.T) {
 	})
 }
 
-// TestRun_HandedOver: systemd ignores what a process sends that is not the main one, and logs it.
-func TestRun_HandedOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := recorder{start: time.Now()}
-		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(time.Second, func() { cancel(ErrHandedOver) })
-		if err := (Notifier{send: r.send}).Run(ctx, func(context.Context) error { return nil }, slog.New(slog.DiscardHandler)); err != nil {
-			t.Error(err)
-		}
-		if want := []string{"0s READY=1"}; !slices.Equal(r.notifications, want) {
-			t.Errorf("notifications %q, want %q", r.notifications, want)
-		}
-	})
-	if err := (Notifier{}).HandOver(1); err != nil || (Notifier{}).Environment() != nil {
-		t.Errorf("without a manager: %v", err)
-	}
-}
-
 // TestRun_NotReady checks that a service that does not start is never reported ready.
 func TestRun_NotReady(t *testing.T) {
 	r := recorder{start: time.Now()}
@@ -172,19 +154,6 @@ func TestNewNotifier_Environment(t *testing.T) {
 			b := make([]byte, 100)
 			if n, err := l.Read(b); err != nil || string(b[:n]) != "READY=1" {
 				t.Errorf("%s: received %q, %v", address, b[:n], err)
-			}
-			if err := m.HandOver(4711); err != nil {
-				t.Error(err)
-			}
-			if n, err := l.Read(b); err != nil || string(b[:n]) != "MAINPID=4711" {
-				t.Errorf("%s: received %q, %v", address, b[:n], err)
-			}
-			for _, v := range m.Environment() { // of the other process
-				name, value, _ := strings.Cut(v, "=")
-				t.Setenv(name, value)
-			}
-			if n, err := NewNotifier(); err != nil || n.address != m.address || n.watchdog != m.watchdog {
-				t.Errorf("%s: the other process has %v, %v", name, n, err)
 			}
 			if m, err := NewNotifier(); err != nil || m.send != nil {
 				t.Errorf("%s: the variables are still set: %v", name, err)

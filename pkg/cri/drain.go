@@ -15,19 +15,18 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// drain waits until the calls in progress are complete. It cancels them after limit, or DrainTimeout
-// after ctx has ended. It calls endStreams when the server has sent GOAWAY to all clients: the
-// kubelet opens a new stream as soon as one has ended, and must do so in the next process.
-func (s *Shim) drain(ctx context.Context, server *grpc.Server, limit time.Duration, endStreams func()) {
+// drain waits until the calls in progress are complete, and cancels them after DrainTimeout. It calls
+// endStreams when the server has sent GOAWAY to all clients: the kubelet opens a new stream as soon as
+// one has ended, and must do so in the next process.
+func (s *Shim) drain(ctx context.Context, server *grpc.Server, endStreams func()) {
 	draining, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	deadline := time.AfterFunc(limit, func() {
+	deadline := time.AfterFunc(cmp.Or(s.DrainTimeout, defaultDrainTimeout), func() {
 		s.log().Warn("calls cancelled: they took longer than the limit of a drain", "calls", s.Calls())
 		cancel()
 		server.Stop()
 	})
 	defer deadline.Stop()
-	defer context.AfterFunc(ctx, func() { deadline.Reset(cmp.Or(s.DrainTimeout, defaultDrainTimeout)) })()
 	var stopped sync.WaitGroup
 	defer stopped.Wait()
 	awaitGoAway := watchGoAway(draining, server)

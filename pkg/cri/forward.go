@@ -28,8 +28,6 @@ type forwarder struct {
 	metrics  *Metrics
 	answered *atomic.Bool  // set by the first header or message of the runtime
 	calls    *atomic.Int64 // in progress
-	events   *atomic.Int64 // event streams in progress
-	held     *heldStreams
 }
 
 // errDraining ends a stream that would otherwise keep the server from stopping. The
@@ -97,13 +95,12 @@ func (f *forwarder) editRequest(ctx context.Context, request *frame) error {
 func (f *forwarder) forwardStream(method string, kubelet grpc.ServerStream) error {
 	ctx, cancel := context.WithCancelCause(outgoingContext(kubelet.Context()))
 	defer cancel(nil)
-	runtime, err := f.openStream(ctx, method, contentSubtype(kubelet.Context()))
+	runtime, err := f.runtime.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method,
+		grpc.CallContentSubtype(contentSubtype(kubelet.Context())))
 	if err != nil {
 		return err
 	}
 	if isOpenEnded(method) {
-		f.events.Add(1)
-		defer f.events.Add(-1)
 		go f.cancelOnDrain(ctx, cancel)
 	}
 	go f.copyRequests(cancel, kubelet, runtime)
@@ -113,16 +110,6 @@ func (f *forwarder) forwardStream(method string, kubelet grpc.ServerStream) erro
 		return errDraining
 	}
 	return err
-}
-
-// openStream opens a stream of the runtime, or returns one that was opened before.
-func (f *forwarder) openStream(ctx context.Context, method, subtype string) (grpc.ClientStream, error) {
-	if method == getContainerEvents {
-		if s := f.held.take(ctx); s != nil {
-			return s, nil
-		}
-	}
-	return f.runtime.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method, grpc.CallContentSubtype(subtype))
 }
 
 // copyRequests sends the kubelet's messages to the runtime. If sending fails, the stream

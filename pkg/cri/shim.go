@@ -25,9 +25,6 @@ import (
 // connection.
 const defaultDrainTimeout = 4 * time.Second
 
-// defaultHandoverTimeout is enough for the pull of a large image.
-const defaultHandoverTimeout = 10 * time.Minute
-
 // greetTimeout is how long the runtime may take from accepting a connection to its first bytes,
 // the default of gRPC. A runtime that starts on a busy node needs seconds. A runtime that is not
 // running fails at once: connecting to a unix socket does not wait for packets.
@@ -45,23 +42,8 @@ type Shim struct {
 	// done; 0 is 4 seconds.
 	DrainTimeout time.Duration
 
-	// Handover starts another process that serves the listener, when a client calls
-	// [RequestHandover]. When it has returned nil, Run accepts no more connections, and returns
-	// when the calls in progress are complete. An error changes nothing. Handover is not called
-	// again before it returns. nil: there is no handover.
-	Handover func(context.Context) error
-
-	// HandoverTimeout is how long calls in progress may last after a handover; 0 is 10 minutes.
-	HandoverTimeout time.Duration
-
-	// EventStreams is the number of event streams of the process that this one takes over from.
-	// They are opened before the listener is served, so that their clients miss no event.
-	EventStreams int
-
 	running  atomic.Bool
 	calls    atomic.Int64
-	events   atomic.Int64
-	held     heldStreams
 	hook     atomic.Pointer[Hook]
 	answered atomic.Bool // the runtime has answered a call
 	dialed   dialResult
@@ -81,9 +63,6 @@ func (s *Shim) Ready() error {
 
 // Calls returns the number of calls in progress.
 func (s *Shim) Calls() int { return int(s.calls.Load()) }
-
-// CountEventStreams returns the number of event streams, for Shim.EventStreams of another process.
-func (s *Shim) CountEventStreams() int { return int(s.events.Load()) + s.held.count() }
 
 // Alive returns nil if the shim accepts a connection from a kubelet. It does not call the
 // runtime: restarting the shim does not cure a runtime that hangs.
@@ -106,10 +85,9 @@ func (s *Shim) Alive(ctx context.Context) error {
 }
 
 // Run serves until ctx is done and then waits for the calls in progress, up to
-// DrainTimeout. It does the same after a handover, up to HandoverTimeout. Event streams, which
-// last as long as the runtime, end at once. Run does not wait for the runtime: while the runtime
-// is down, calls fail as they do without a shim. It returns nil when ctx is done or the shim has
-// handed over, and panics if it is called twice.
+// DrainTimeout. Event streams, which last as long as the runtime, end at once. Run does not wait for
+// the runtime: while the runtime is down, calls fail as they do without a shim. It returns nil when
+// ctx is done, and panics if it is called twice.
 func (s *Shim) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		panic("cri: second call of Shim.Run")
@@ -137,12 +115,7 @@ func (s *Shim) serve(ctx context.Context, runtime grpc.ClientConnInterface) erro
 	}
 	draining := make(chan struct{})
 	f := &forwarder{runtime: runtime, hook: &s.hook, draining: draining, metrics: s.Metrics,
-		answered: &s.answered, calls: &s.calls, events: &s.events, held: &s.held}
-	streams, endStreams := context.WithCancel(context.WithoutCancel(ctx))
-	defer endStreams()
-	if err := s.held.open(streams, runtime, s.EventStreams); err != nil {
-		s.log().Warn("cannot open event streams before serving, clients may miss events", "error", err)
-	}
+		answered: &s.answered, calls: &s.calls}
 	server := grpc.NewServer(
 		grpc.ForceServerCodecV2(rawCodec{}),
 		grpc.UnknownServiceHandler(f.handle),
@@ -151,39 +124,20 @@ func (s *Shim) serve(ctx context.Context, runtime grpc.ClientConnInterface) erro
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.WaitForHandlers(true),
 	)
-	handover := s.newHandoverService(ctx)
-	if s.Handover != nil {
-		handover.register(server)
-	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(s.Listener) }()
 	select {
 	case err := <-served:
 		return fmt.Errorf("serving on %s: %w", s.Listener.Addr(), err)
 	case <-ctx.Done():
-		handover.end()
-	case <-handover.done:
-	}
-	limit := cmp.Or(s.DrainTimeout, defaultDrainTimeout)
-	if handover.isDone() {
-		limit = cmp.Or(s.HandoverTimeout, defaultHandoverTimeout)
-	}
-	s.stopAccepting(served, handover.isDone())
-	s.drain(ctx, server, limit, sync.OnceFunc(func() { close(draining) }))
-	return nil
-}
-
-// stopAccepting closes the listener. It returns when the server serves all accepted connections.
-func (s *Shim) stopAccepting(served <-chan error, keepSocket bool) {
-	l, ok := s.Listener.(*Listener)
-	if ok && keepSocket {
-		l.KeepSocket()
 	}
 	s.Listener.Close()
 	<-served
-	if ok {
+	if l, ok := s.Listener.(*Listener); ok {
 		l.awaitServed()
 	}
+	s.drain(ctx, server, func() { close(draining) })
+	return nil
 }
 
 func (s *Shim) log() *slog.Logger { return cmp.Or(s.Log, slog.New(slog.DiscardHandler)) }

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/dnsconfigurer/dnsconfigurer/internal/handover"
 )
 
 // Listen creates the shim's socket at path, which must be absolute. A process that can write to
@@ -27,11 +25,7 @@ import (
 // a crash leaves behind, is removed. A socket that another process serves, or a file that
 // is not a socket, is an error. Closing the listener removes the socket.
 func Listen(path string) (*Listener, error) {
-	l, err := lockAndOpen(path, listen)
-	if err == nil {
-		l.removes = true
-	}
-	return l, err
+	return lockAndOpen(path, listen)
 }
 
 // Inherit returns a listener on a socket on which the service manager listens at path,
@@ -49,49 +43,6 @@ func Inherit(path string, socket *os.File) (*Listener, error) {
 		}
 		return l, nil
 	})
-}
-
-// Handoff is a listener that another shim passes to this one.
-type Handoff struct {
-	Path         string // of the socket
-	RemoveSocket bool   // closing the listener removes the socket
-	Socket, Lock *os.File
-}
-
-// TakeOver returns a listener on the socket of a shim that passes it on. Both accept
-// connections, and hold the lock, until one of them closes its listener.
-//
-// TakeOver closes the socket of h. The listener owns the lock.
-func TakeOver(h Handoff) (*Listener, error) {
-	defer h.Socket.Close()
-	l, err := takeOver(h)
-	if err != nil {
-		h.Lock.Close()
-		return nil, fmt.Errorf("taking over the socket of another shim: %w", err)
-	}
-	return l, nil
-}
-
-func takeOver(h Handoff) (*Listener, error) {
-	if err := checkDirectory(filepath.Dir(h.Path)); err != nil {
-		return nil, err
-	}
-	if err := lockFile(h.Lock); err != nil { // no-op: the other shim has locked this open file
-		return nil, err
-	}
-	l, err := inherit(h.Path, h.Socket)
-	if err != nil {
-		return nil, err
-	}
-	l.SetUnlinkOnClose(h.RemoveSocket)
-	return newListener(l, h.Lock, h.RemoveSocket), nil
-}
-
-// Handoff returns what another process needs for [TakeOver]. The caller closes the socket, not
-// the lock.
-func (l *Listener) Handoff() (Handoff, error) {
-	socket, err := handover.Duplicate(l.UnixListener)
-	return Handoff{Path: l.Addr().String(), RemoveSocket: l.removes, Socket: socket, Lock: l.lock}, err
 }
 
 // lockAndOpen calls open with the directory checked and the lock held. The kernel releases
@@ -115,7 +66,7 @@ func lockAndOpen(path string, open func(path string) (*net.UnixListener, error))
 		lock.Close()
 		return nil, err
 	}
-	return newListener(l, lock, false), nil
+	return &Listener{UnixListener: l, lock: lock}, nil
 }
 
 func lockPath(socket string) string { return socket + ".lock" }
@@ -232,21 +183,10 @@ func checkInherited(path string, l net.Listener) error {
 // A Listener accepts connections of the shim's own user only.
 type Listener struct {
 	*net.UnixListener
-	lock    *os.File
-	removes bool        // Close removes the socket
-	held    atomic.Bool // Close keeps the lock
-
-	accepting chan struct{} // closed by the first call of Accept
-	once      sync.Once     // closes accepting
-	unserved  sync.WaitGroup
+	lock     *os.File
+	held     atomic.Bool // Close keeps the lock
+	unserved sync.WaitGroup
 }
-
-func newListener(l *net.UnixListener, lock *os.File, removes bool) *Listener {
-	return &Listener{UnixListener: l, lock: lock, removes: removes, accepting: make(chan struct{})}
-}
-
-// Accepting returns a channel that is closed when Accept is called for the first time.
-func (l *Listener) Accepting() <-chan struct{} { return l.accepting }
 
 // HoldLock makes Close keep the lock, until release is called.
 func (l *Listener) HoldLock() (release func()) {
@@ -256,7 +196,6 @@ func (l *Listener) HoldLock() (release func()) {
 
 // Accept returns the next connection.
 func (l *Listener) Accept() (net.Conn, error) {
-	l.once.Do(func() { close(l.accepting) })
 	for {
 		c, err := l.AcceptUnix()
 		if err != nil {
@@ -274,9 +213,6 @@ func (l *Listener) Accept() (net.Conn, error) {
 // that is stopped closes those that it has not begun to serve, and their calls fail. It must be
 // called after the last call of Accept.
 func (l *Listener) awaitServed() { l.unserved.Wait() }
-
-// KeepSocket makes Close keep the socket, on which another process accepts connections.
-func (l *Listener) KeepSocket() { l.SetUnlinkOnClose(false) }
 
 // Close closes the socket, and releases the lock unless the shim that serves it still runs.
 func (l *Listener) Close() error {

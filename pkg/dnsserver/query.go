@@ -110,7 +110,7 @@ func (q *query) parse(packet []byte) (isQuery bool) {
 	wellFormed := questions == 1 && answers == 0 && authority == 0 && additional <= 2
 	if questions == 1 {
 		rest, ok := q.parseQuestion(packet[headerLen:])
-		wellFormed = wellFormed && ok && q.parseAdditional(rest, additional)
+		wellFormed = wellFormed && ok && q.parseAdditional(packet, rest, additional)
 	}
 	switch {
 	case q.flags&maskOpcode != dns.OpcodeQuery<<11:
@@ -166,8 +166,9 @@ func (q *query) parseQuestion(section []byte) (rest []byte, ok bool) {
 	return section[n+questionFixedLen:], true
 }
 
-// parseAdditional reads count records. It ignores all types except OPT and TSIG.
-func (q *query) parseAdditional(section []byte, count int) bool {
+// parseAdditional reads the count records of section, the end of packet. It ignores all types except OPT
+// and TSIG.
+func (q *query) parseAdditional(packet, section []byte, count int) bool {
 	for i := range count {
 		n := skipName(section)
 		if n < 0 || n+recordFixedLen > len(section) {
@@ -183,7 +184,7 @@ func (q *query) parseAdditional(section []byte, count int) bool {
 		case dns.TypeOPT: // its owner is the root, and there is at most one (RFC 6891 section 6.1)
 			ok = len(owner) == 1 && !q.edns && q.parseOPT(fixed, data)
 		case dns.TypeTSIG: // the last record (RFC 8945 section 5.1)
-			ok = i == count-1 && q.parseTSIG(owner, fixed, data)
+			ok = i == count-1 && q.parseTSIG(packet, len(packet)-len(section))
 		}
 		if !ok {
 			return false

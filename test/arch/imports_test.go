@@ -54,7 +54,7 @@ var imports = map[string][]string{
 		"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest",
 		"k8s.io/client-go/tools/cache", "k8s.io/utils/clock", "k8s.io/utils/ptr",
 		"github.com/prometheus/client_golang/prometheus"},
-	"pkg/cri": {"std", "internal/excerpt", "internal/handover", "pkg/policy", "pkg/resolvconf",
+	"pkg/cri": {"std", "internal/excerpt", "pkg/policy", "pkg/resolvconf",
 		"golang.org/x/sys/unix", "google.golang.org/grpc", "google.golang.org/grpc/...",
 		"google.golang.org/protobuf/encoding/protowire", "github.com/prometheus/client_golang/prometheus"},
 
@@ -70,7 +70,6 @@ var imports = map[string][]string{
 		"golang.org/x/sys/unix", "github.com/prometheus/client_golang/prometheus"},
 
 	"internal/systemd":  {"std"},
-	"internal/handover": {"std", "golang.org/x/sys/unix"},
 	"internal/nodeaddr": {"std", "golang.org/x/sys/unix", "github.com/vishvananda/netlink", "github.com/vishvananda/netlink/nl"},
 	"internal/notrack":  {"std", "golang.org/x/sys/unix", "github.com/vishvananda/netlink/nl"},
 	"api/v1alpha1":      {"std", "internal/document"},
@@ -85,9 +84,7 @@ var imports = map[string][]string{
 		"internal/kube", "internal/multierr", "internal/usage", "pkg/cri", "pkg/dnsserver", "pkg/dnsserver/autopath",
 		"pkg/dnsserver/upstream", "pkg/dnsserver/zone", "pkg/fqdn", "pkg/hostresolv", "pkg/policy", "pkg/resolvconf",
 		"github.com/spf13/pflag", "k8s.io/apimachinery/pkg/api/resource", "k8s.io/apimachinery/pkg/util/validation", "k8s.io/utils/net"},
-	"internal/statuspage": {"std", "internal/excerpt", "github.com/prometheus/client_golang/prometheus",
-		"github.com/prometheus/client_model/go"},
-	"internal/daemon": {"std", "internal/config", "internal/multierr", "internal/statuspage",
+	"internal/daemon": {"std", "internal/config", "internal/multierr", "internal/excerpt",
 		"github.com/prometheus/client_golang/prometheus",
 		"github.com/prometheus/client_golang/prometheus/collectors",
 		"github.com/prometheus/client_golang/prometheus/promhttp", "golang.org/x/sync/errgroup", "k8s.io/klog/v2"},
@@ -128,9 +125,9 @@ var imports = map[string][]string{
 
 	// The servers: what a command calls with its configuration.
 	"internal/shim": {"std", "api/v1alpha1", "internal/atomicfile", "internal/bypass",
-		"internal/config", "internal/daemon", "internal/decision", "internal/events", "internal/handover", "internal/multierr",
+		"internal/config", "internal/daemon", "internal/decision", "internal/events", "internal/multierr",
 		"internal/nodestatus", "internal/sandboxdns", "internal/sandboxevent", "internal/sandboxfile",
-		"internal/systemd", "pkg/cri", "pkg/hostresolv", "pkg/policy", "k8s.io/api/...", "github.com/prometheus/client_golang/prometheus"},
+		"internal/systemd", "pkg/cri", "pkg/hostresolv", "k8s.io/api/...", "github.com/prometheus/client_golang/prometheus"},
 	"internal/decision": {"std", "internal/daemon", "internal/events", "internal/kube/client",
 		"internal/kube/watch", "pkg/cri", "pkg/hostresolv", "pkg/policy",
 		"github.com/prometheus/client_golang/prometheus", "k8s.io/api/...", "k8s.io/client-go/rest"},
@@ -162,7 +159,7 @@ var imports = map[string][]string{
 	"internal/admission/server": {"std", "internal/admission/webhook",
 		"internal/admission/webhook/selfsigned", "internal/config", "internal/daemon", "internal/kube/client",
 		"k8s.io/api/...", "k8s.io/apimachinery/...", "github.com/prometheus/client_golang/prometheus"},
-	"cmd/dnsconfigurer": {"std", "api/...", "pkg/...", "internal/...", "github.com/spf13/cobra",
+	"cmd/dnsconfigurer": {"std", "api/...", "internal/...", "github.com/spf13/cobra",
 		"github.com/spf13/pflag", "k8s.io/klog/v2"},
 	"deploy":          nil,
 	"test/arch":       nil,

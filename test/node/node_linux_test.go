@@ -37,7 +37,6 @@ func TestNode(t *testing.T) {
 	t.Run("many at once", m.testManyAtOnce)
 	t.Run("restart of containerd", m.testRestart)
 	t.Run("activation by systemd", m.testActivation)
-	t.Run("upgrade", m.testUpgrade)
 }
 
 // facts are those of the machine's kubelet.

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package statuspage
+package daemon
 
 import (
 	"context"
@@ -19,61 +19,60 @@ const (
 	maxProblemText = 512 // bytes of a line
 )
 
-// Problem is a line of the log of level warning or error.
-type Problem struct {
+// problem is a line of the log of level warning or error.
+type problem struct {
 	Time  time.Time // of the last occurrence
 	Level slog.Level
 	Text  string // the message and its attributes
 	Count int    // occurrences in a row of problems with this text
 }
 
-// Problems are the last lines of a log of level warning and error. The zero value has none.
-type Problems struct {
+// problems are the last lines of a log of level warning and error. The zero value has none.
+type problems struct {
 	mu   sync.Mutex
-	last []Problem // oldest first
+	last []problem // oldest first
 }
 
-// List returns the problems, the last one first.
-func (p *Problems) List() []Problem {
+// list returns the problems, the last one first.
+func (p *problems) list() []problem {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	list := slices.Clone(p.last)
-	slices.Reverse(list)
-	return list
+	last := slices.Clone(p.last)
+	slices.Reverse(last)
+	return last
 }
 
 // add adds a problem. One that is in the list already is counted and becomes the last.
-func (p *Problems) add(t time.Time, level slog.Level, text string) {
+func (p *problems) add(t time.Time, level slog.Level, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	count := 1
-	if i := slices.IndexFunc(p.last, func(q Problem) bool { return q.Text == text }); i >= 0 {
+	if i := slices.IndexFunc(p.last, func(q problem) bool { return q.Text == text }); i >= 0 {
 		count += p.last[i].Count
 		p.last = slices.Delete(p.last, i, i+1)
 	}
 	if len(p.last) == maxProblems {
 		p.last = slices.Delete(p.last, 0, 1)
 	}
-	p.last = append(p.last, Problem{Time: t, Level: level, Text: text, Count: count})
+	p.last = append(p.last, problem{Time: t, Level: level, Text: text, Count: count})
 }
 
 // recorder is a slog.Handler that also keeps problems.
 type recorder struct {
 	slog.Handler
-	problems *Problems
+	problems *problems
 	prefix   string // the attributes of WithAttrs, formatted
 	group    string // of attributes, with a dot at the end; "": none
 }
 
-// Record returns a handler that passes everything to h, and keeps the last problems.
-// [ProblemsOf] returns them.
-func Record(h slog.Handler) slog.Handler {
-	return recorder{Handler: h, problems: new(Problems)}
+// recordProblems returns a handler that passes everything to h, and keeps the last problems, which
+// problemsOf returns.
+func recordProblems(h slog.Handler) slog.Handler {
+	return recorder{Handler: h, problems: new(problems)}
 }
 
-// ProblemsOf returns the problems that the handler of log has kept, nil if it is not one of
-// [Record].
-func ProblemsOf(log *slog.Logger) *Problems {
+// problemsOf returns the problems that the handler of log has kept, nil if recordProblems did not make it.
+func problemsOf(log *slog.Logger) *problems {
 	if r, ok := log.Handler().(recorder); ok {
 		return r.problems
 	}
