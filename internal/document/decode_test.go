@@ -64,11 +64,12 @@ func TestTypeError_Field(t *testing.T) {
 			"metadata.annotations[example.com/b]: is a number, must be a string"},
 		{`{"metadata":{"annotations":{"a\nb":1}}}`, `metadata.annotations["a\nb"]: is a number, must be a string`},
 		{`{"metadata":{"annotations":{"d":1}}}`, "metadata.annotations.d: is a number, must be a string"},
+		{`{"metadata":{"annotations":{"8080":1}}}`, "metadata.annotations[8080]: is a number, must be a string"},
 		{`{"spec":{"containers":[{},{"livenessProbe":{"httpGet":{"path":1}}}]}}`,
 			"spec.containers[1].livenessProbe.httpGet.path: is a number, must be a string"},
 		// has its own UnmarshalJSON
 		{`{"spec":{"containers":[{"livenessProbe":{"httpGet":{"port":true}}}]}}`,
-			"spec.containers.livenessProbe.httpGet.port: is a boolean, must be a whole number of 32 bits"},
+			"spec.containers[0].livenessProbe.httpGet.port: is a boolean, must be a whole number of 32 bits"},
 		{`[1]`, "is a list, must be a mapping"},
 		{`"pod"`, "is a string, must be a mapping"},
 	} {
