@@ -49,14 +49,11 @@ func (s *Server) newSource(c config.DNS, z *zone.Zone, register prometheus.Regis
 	if err != nil {
 		return source{}, err
 	}
-	api, err := zonesync.New(zonesync.Config{
+	api := zonesync.New(zonesync.Config{
 		Zone: z, Domain: c.Domain, Core: core, Discovery: discovery, Pods: c.PodMode() == zone.PodsVerified,
 		Snapshot: c.Snapshot.Path, SnapshotWait: c.SnapshotWait, SnapshotMaxAge: c.SnapshotMaxAge,
 		Identified: identified, Logger: s.Log, Register: register,
 	})
-	if err != nil {
-		return source{}, err
-	}
 	return source{api.Run, api.Status}, nil
 }
 

@@ -114,10 +114,7 @@ func BenchmarkLoad(b *testing.B) {
 		before := heap()
 		z := newZone(b)
 		core, discovery := clients(b, server.URL, nil)
-		s, err := New(Config{Zone: z, Domain: clusterLocal, Core: core, Discovery: discovery})
-		if err != nil {
-			b.Fatal(err)
-		}
+		s := New(Config{Zone: z, Domain: clusterLocal, Core: core, Discovery: discovery})
 		b.StartTimer()
 		ctx, cancel := context.WithCancel(b.Context())
 		ended := make(chan error)

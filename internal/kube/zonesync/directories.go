@@ -61,22 +61,14 @@ type contents struct {
 // not be loaded until it is one. A directory that becomes unreadable later keeps its
 // objects.
 func NewDirectories(cfg DirectoriesConfig) (*Directories, error) {
-	switch {
-	case cfg.Zone == nil:
-		return nil, errors.New("syncing the zone with manifests: no zone")
-	case cfg.Domain == "":
-		return nil, errors.New("syncing the zone with manifests: no cluster domain")
-	case len(cfg.Paths) == 0:
-		return nil, errors.New("syncing the zone with manifests: no directory")
-	}
 	var problems []error
 	for _, path := range cfg.Paths {
 		if err := checkDirectory(path); err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", path, err))
 		}
 	}
-	if len(problems) > 0 {
-		return nil, errors.Join(problems...)
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

@@ -26,60 +26,46 @@ type resource struct {
 	restore  func(*zone.Edit, *snapshot.State)                   // adds the objects of a snapshot
 }
 
-var namespaces = resource{
-	name:     "namespaces",
-	selector: fields.Everything(),
-	example:  &corev1.Namespace{},
-	remove:   func(e *zone.Edit, n types.NamespacedName) { e.DeleteNamespace(n.Name) },
-	list: func(s *zone.Snapshot) iter.Seq[types.NamespacedName] {
-		return namesOf(s.Namespaces(), func(ns string) types.NamespacedName { return types.NamespacedName{Name: ns} })
-	},
-	restore: func(e *zone.Edit, s *snapshot.State) { putAll(s.Namespaces, e.PutNamespace) },
-}
+var (
+	namespaces = resource{
+		name: "namespaces", selector: fields.Everything(), example: &corev1.Namespace{},
+		remove: func(e *zone.Edit, n types.NamespacedName) { e.DeleteNamespace(n.Name) },
+		list: func(s *zone.Snapshot) iter.Seq[types.NamespacedName] {
+			return namesOf(s.Namespaces(), func(name string) (string, string) { return "", name })
+		},
+		restore: func(e *zone.Edit, s *snapshot.State) { putAll(s.Namespaces, e.PutNamespace) },
+	}
+	services = resource{
+		name: "services", selector: fields.Everything(), example: &corev1.Service{},
+		remove: func(e *zone.Edit, n types.NamespacedName) { e.DeleteService(n.Namespace, n.Name) },
+		list: func(s *zone.Snapshot) iter.Seq[types.NamespacedName] {
+			return namesOf(s.Services(), func(o *zone.Service) (string, string) { return o.Namespace, o.Name })
+		},
+		restore: func(e *zone.Edit, s *snapshot.State) { putAll(s.Services, e.PutService) },
+	}
+	endpointSlices = resource{
+		name: "endpointslices", selector: fields.Everything(), example: &discoveryv1.EndpointSlice{},
+		remove: func(e *zone.Edit, n types.NamespacedName) { e.DeleteEndpointSlice(n.Namespace, n.Name) },
+		list: func(s *zone.Snapshot) iter.Seq[types.NamespacedName] {
+			return namesOf(s.EndpointSlices(), func(o *zone.EndpointSlice) (string, string) { return o.Namespace, o.Name })
+		},
+		restore: func(e *zone.Edit, s *snapshot.State) { putAll(s.EndpointSlices, e.PutEndpointSlice) },
+	}
+	pods = resource{
+		name: "pods", selector: fields.ParseSelectorOrDie("status.phase!=Succeeded,status.phase!=Failed"), example: &corev1.Pod{},
+		remove: func(e *zone.Edit, n types.NamespacedName) { e.DeletePod(n.Namespace, n.Name) },
+		list: func(s *zone.Snapshot) iter.Seq[types.NamespacedName] {
+			return namesOf(s.Pods(), func(o *zone.Pod) (string, string) { return o.Namespace, o.Name })
+		},
+		restore: func(e *zone.Edit, s *snapshot.State) { putAll(s.Pods, e.PutPod) },
+	}
+)
 
-var services = resource{
-	name:     "services",
-	selector: fields.Everything(),
-	example:  &corev1.Service{},
-	remove:   func(e *zone.Edit, n types.NamespacedName) { e.DeleteService(n.Namespace, n.Name) },
-	list: func(s *zone.Snapshot) iter.Seq[types.NamespacedName] {
-		return namesOf(s.Services(), func(o *zone.Service) types.NamespacedName {
-			return types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
-		})
-	},
-	restore: func(e *zone.Edit, s *snapshot.State) { putAll(s.Services, e.PutService) },
-}
-
-var endpointSlices = resource{
-	name:     "endpointslices",
-	selector: fields.Everything(),
-	example:  &discoveryv1.EndpointSlice{},
-	remove:   func(e *zone.Edit, n types.NamespacedName) { e.DeleteEndpointSlice(n.Namespace, n.Name) },
-	list: func(s *zone.Snapshot) iter.Seq[types.NamespacedName] {
-		return namesOf(s.EndpointSlices(), func(o *zone.EndpointSlice) types.NamespacedName {
-			return types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
-		})
-	},
-	restore: func(e *zone.Edit, s *snapshot.State) { putAll(s.EndpointSlices, e.PutEndpointSlice) },
-}
-
-var pods = resource{
-	name:     "pods",
-	selector: fields.ParseSelectorOrDie("status.phase!=Succeeded,status.phase!=Failed"),
-	example:  &corev1.Pod{},
-	remove:   func(e *zone.Edit, n types.NamespacedName) { e.DeletePod(n.Namespace, n.Name) },
-	list: func(s *zone.Snapshot) iter.Seq[types.NamespacedName] {
-		return namesOf(s.Pods(), func(o *zone.Pod) types.NamespacedName {
-			return types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
-		})
-	},
-	restore: func(e *zone.Edit, s *snapshot.State) { putAll(s.Pods, e.PutPod) },
-}
-
-func namesOf[T any](objects iter.Seq[T], name func(T) types.NamespacedName) iter.Seq[types.NamespacedName] {
+func namesOf[T any](objects iter.Seq[T], name func(T) (namespace, name string)) iter.Seq[types.NamespacedName] {
 	return func(yield func(types.NamespacedName) bool) {
 		for o := range objects {
-			if !yield(name(o)) {
+			namespace, name := name(o)
+			if !yield(types.NamespacedName{Namespace: namespace, Name: name}) {
 				return
 			}
 		}

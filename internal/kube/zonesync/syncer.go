@@ -4,8 +4,8 @@
 package zonesync
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -57,32 +57,6 @@ type Config struct {
 	Register prometheus.Registerer
 }
 
-// setDefaults validates the configuration and fills in defaults.
-func (c *Config) setDefaults() error {
-	switch {
-	case c.Zone == nil:
-		return errors.New("no zone")
-	case c.Domain == "":
-		return errors.New("no cluster domain")
-	case c.Core == nil || c.Discovery == nil:
-		return errors.New("no API client")
-	case c.SnapshotWait < 0:
-		return fmt.Errorf("snapshot wait %v is negative", c.SnapshotWait)
-	case c.SnapshotMaxAge < 0:
-		return fmt.Errorf("maximum snapshot age %v is negative", c.SnapshotMaxAge)
-	}
-	if c.SnapshotWait == 0 {
-		c.SnapshotWait = 2 * time.Second
-	}
-	if c.SnapshotMaxAge == 0 {
-		c.SnapshotMaxAge = 24 * time.Hour
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	return nil
-}
-
 // Syncer keeps a zone in sync with the API server.
 type Syncer struct {
 	cfg       Config
@@ -113,9 +87,11 @@ type objectKey struct {
 const maxBatch = 512
 
 // New returns a Syncer. The zone stays empty until Run.
-func New(cfg Config) (*Syncer, error) {
-	if err := cfg.setDefaults(); err != nil {
-		return nil, fmt.Errorf("syncing the zone with the API server: %w", err)
+func New(cfg Config) *Syncer {
+	cfg.SnapshotWait = cmp.Or(cfg.SnapshotWait, 2*time.Second)
+	cfg.SnapshotMaxAge = cmp.Or(cfg.SnapshotMaxAge, 24*time.Hour)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Syncer{
 		cfg: cfg, changes: make(chan change, maxBatch), refused: make(chan struct{}, 1),
@@ -136,7 +112,7 @@ func New(cfg Config) (*Syncer, error) {
 	if cfg.Register != nil {
 		cfg.Register.MustRegister(s.programming, newCollector(s))
 	}
-	return s, nil
+	return s
 }
 
 // Run keeps the zone in sync until ctx is done. It then writes the snapshot and returns
