@@ -92,33 +92,6 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// setDefaults validates the configuration and fills in defaults.
-func (c *Config) setDefaults() error {
-	if c.NodeName == "" {
-		return errors.New("no node name")
-	}
-	for _, d := range []struct {
-		name  string
-		value *time.Duration
-		zero  time.Duration
-	}{
-		{"timeout", &c.Timeout, DefaultTimeout},
-		{"informer wait", &c.InformerWait, cmp.Or(c.Timeout, DefaultTimeout) / 4},
-		{"get timeout", &c.GetTimeout, cmp.Or(c.Timeout, DefaultTimeout) / 2},
-	} {
-		if *d.value < 0 {
-			return fmt.Errorf("%s %v is negative", d.name, *d.value)
-		}
-		if *d.value == 0 {
-			*d.value = d.zero
-		}
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	return nil
-}
-
 // Pods finds the pods of one node. It is safe for concurrent use.
 type Pods struct {
 	cfg             Config
@@ -136,8 +109,14 @@ type Pods struct {
 
 // New returns a Pods without any pod; Run fills it.
 func New(cfg Config) (*Pods, error) {
-	if err := cfg.setDefaults(); err != nil {
-		return nil, fmt.Errorf("watching pods: %w", err)
+	if cfg.NodeName == "" {
+		return nil, errors.New("watching pods: no node name")
+	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
+	cfg.InformerWait = cmp.Or(cfg.InformerWait, cfg.Timeout/4)
+	cfg.GetTimeout = cmp.Or(cfg.GetTimeout, cfg.Timeout/2)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Pods{
 		cfg: cfg, table: newTable(), rereadManifests: make(chan struct{}, 1), breaker: breaker{log: cfg.Logger},
