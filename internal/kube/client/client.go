@@ -4,19 +4,25 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -199,4 +205,60 @@ func New(cfg *rest.Config, version schema.GroupVersion, types ...runtime.Object)
 		return nil, fmt.Errorf("client of %s: %w", version, err)
 	}
 	return c, nil
+}
+
+// ErrLargeReply is the error of a request whose reply exceeds the limit of [LimitReplies]. A list
+// may be requested in smaller pages.
+var ErrLargeReply = errors.New("the reply is too large")
+
+// LimitReplies makes clients of cfg read at most limit bytes of each reply: tenants write
+// objects of up to three megabytes, of which a page of 500 would be 1.5 gigabytes.
+func LimitReplies(cfg *rest.Config, limit int64) {
+	cfg.Wrap(func(base http.RoundTripper) http.RoundTripper { return limitedTransport{base, limit} })
+}
+
+type limitedTransport struct {
+	http.RoundTripper
+	limit int64
+}
+
+func (t limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := t.RoundTripper.RoundTrip(r)
+	if err == nil {
+		response.Body = &limitedBody{response.Body, t.limit}
+	}
+	return response, err
+}
+
+// limitedBody fails with ErrLargeReply after a number of bytes.
+type limitedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *limitedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return n, ErrLargeReply
+	}
+	return n, err
+}
+
+// ListWatch returns the requests of a [cache.Reflector] for the objects of a resource, in
+// all namespaces, that selector selects.
+//
+// On some errors of a streaming list a reflector sleeps for up to a minute without regard
+// to its context (watchList in client-go 0.37). On an error that it does not recognize it
+// falls back to a plain list at once. So ListWatch hides the type of these errors.
+func ListWatch(c rest.Interface, resource string, selector fields.Selector) *cache.ListWatch {
+	lw := cache.NewListWatchFromClient(c, resource, metav1.NamespaceAll, selector)
+	open := lw.WatchFuncWithContext
+	lw.WatchFuncWithContext = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		w, err := open(ctx, o)
+		if err != nil && o.SendInitialEvents != nil {
+			err = errors.New(err.Error())
+		}
+		return w, err
+	}
+	return lw
 }
