@@ -223,7 +223,7 @@ func systemdRoot(t *testing.T) string {
 		"/usr/bin/kubelet": "",
 		"/usr/lib/systemd/system/kubelet.service": "[Service]\nExecStart=/usr/bin/kubelet $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS\n",
 	}
-	files["/bin/kill"] = ""
+	files["/bin/sh"] = ""
 	for _, target := range []string{"basic", "multi-user", "shutdown", "sockets", "sysinit"} {
 		files["/usr/lib/systemd/system/"+target+".target"] = "[Unit]\nDescription=test\n"
 	}
@@ -253,7 +253,7 @@ func TestUnits_Verify(t *testing.T) {
 
 // TestService_Reload: a reload makes the shim read its files again.
 func TestService_Reload(t *testing.T) {
-	if command := readUnit(t, serviceFile, "Service").get("Service.ExecReload"); command != "/bin/kill -HUP $MAINPID" {
+	if command := readUnit(t, serviceFile, "Service").get("Service.ExecReload"); command != `/bin/sh -c "kill -HUP $MAINPID"` {
 		t.Errorf("ExecReload=%s", command)
 	}
 }

@@ -18,16 +18,15 @@ func installCommand() *cobra.Command {
 		Long: `Enable and start the units of the shim, check that the shim forwards calls to the
 container runtime of the kubelet, and configure the kubelet with the socket of the shim.
 
-The command reads the kubelet's unit as systemd does, and changes the one setting that decides
-the container runtime endpoint. If the unit uses the variable KUBELET_EXTRA_ARGS, the command
-changes the variable: in the file in /etc that sets it, or in a drop-in. Otherwise the command
-changes a file in the kubelet's --config-dir, or the kubelet's --config. If a flag of the kubelet
-overrides all of these, the command changes nothing, and the error names the file and line of the
-flag. The command also adds a drop-in to the unit, so that the kubelet starts after the shim.
+The command reads the kubelet's unit as systemd does, and writes a drop-in for it. The drop-in
+orders the kubelet after the shim. If the unit uses the variable KUBELET_EXTRA_ARGS and no file
+sets it, the drop-in sets it to the endpoint of the shim. If the kubelet has the flag --config-dir,
+the command writes the endpoint into a file in that directory instead. In all other cases the
+command changes nothing, and the error says what to write, and where.
 
 If a step fails, the steps before are undone. A second call changes no file. The kubelet reads
 its configuration when it starts: restart it, or set --restart-kubelet, which restarts a kubelet
-that has not been restarted since the command configured it.`,
+that was not started with the drop-in.`,
 		Example: `  dnsconfigurer install --dry-run
   dnsconfigurer install --restart-kubelet`,
 		Args: usage.NoArguments,
@@ -44,9 +43,8 @@ func uninstallCommand() *cobra.Command {
 	n := install.Node{}
 	cmd := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Restore the kubelet's configuration as it was before install, and stop the shim",
-		Long: `Restore the kubelet's configuration as it was before dnsconfigurer install. Lines that
-were changed since then are kept.
+		Short: "Remove the files of install from the kubelet's configuration, and stop the shim",
+		Long: `Remove the files that dnsconfigurer install has written.
 
 The kubelet uses the shim until the kubelet is restarted, and the command does not stop the shim
 before. With --restart-kubelet the command restarts the kubelet, and then disables and stops the

@@ -15,12 +15,6 @@ import (
 type variable struct {
 	value string
 	at    place // of the assignment
-
-	// text is the part of the line that another value replaces, with its quotes: the value in a file
-	// of EnvironmentFile=, and the assignment in Environment=.
-	text   string
-	from   int    // offset of text in the line
-	prefix string // what text has before the value: the name and "=" of an assignment
 }
 
 // A word is an argument of a command.
@@ -53,9 +47,8 @@ func readCommand(r Root, u unit) (command, error) {
 			return c, fmt.Errorf("%s: Environment: %w", s.place, err)
 		}
 		for _, item := range items {
-			if name, value, found := strings.Cut(item.text, "="); found {
-				c.variables[name] = variable{value: value, at: s.place,
-					text: s.value[item.from:item.to], from: s.from + item.from, prefix: name + "="}
+			if name, value, found := strings.Cut(item, "="); found {
+				c.variables[name] = variable{value, s.place}
 			}
 		}
 	}
@@ -70,7 +63,7 @@ func readCommand(r Root, u unit) (command, error) {
 		return c, fmt.Errorf("%s: ExecStart: %w", u.exec.place, err)
 	}
 	for _, w := range list {
-		if err := c.expand(w.text, u.exec.place); err != nil {
+		if err := c.expand(w, u.exec.place); err != nil {
 			return c, err
 		}
 	}
@@ -92,9 +85,7 @@ func (c *command) readEnvironment(r Root, s setting) error {
 		if !found || isComment(line) {
 			continue
 		}
-		from := len(name) + 1 + len(value) - len(strings.TrimLeft(value, " \t"))
-		value = strings.TrimSpace(value)
-		c.variables[strings.TrimSpace(name)] = variable{value: unquote(value), at: place{path, i + 1}, text: value, from: from}
+		c.variables[strings.TrimSpace(name)] = variable{unquote(strings.TrimSpace(value)), place{path, i + 1}}
 	}
 	return nil
 }
@@ -121,7 +112,7 @@ func (c *command) expand(text string, at place) error {
 		return fmt.Errorf("%s: %s: %w", v.at, m[1], err)
 	}
 	for _, w := range list {
-		c.words = append(c.words, word{w.text, v.at, m[1]})
+		c.words = append(c.words, word{w, v.at, m[1]})
 	}
 	c.ends[m[1]] = len(c.words)
 	return nil
@@ -141,4 +132,43 @@ func (c *command) flag(name string) (value string, index int) {
 		}
 	}
 	return value, index
+}
+
+var errQuote = errors.New("unbalanced quote")
+
+// splitWords splits a line into words as systemd does (systemd.syntax(7), Quoting). Escape
+// sequences are kept.
+func splitWords(line string) (words []string, err error) {
+	var text strings.Builder
+	quote, begun := byte(0), false
+	for i := 0; i < len(line); i++ {
+		c := line[i]
+		if quote == 0 && (c == ' ' || c == '\t') {
+			if begun {
+				words = append(words, text.String())
+				text.Reset()
+				begun = false
+			}
+			continue
+		}
+		begun = true
+		switch {
+		case c == '\\' && i+1 < len(line):
+			text.WriteString(line[i : i+2])
+			i++
+		case quote == 0 && (c == '"' || c == '\''):
+			quote = c
+		case c == quote:
+			quote = 0
+		default:
+			text.WriteByte(c)
+		}
+	}
+	if quote != 0 {
+		return nil, errQuote
+	}
+	if begun {
+		words = append(words, text.String())
+	}
+	return words, nil
 }

@@ -16,8 +16,7 @@ import (
 )
 
 // FuzzReadKubelet has other texts in the drop-in of kubeadm's package, in the file of the
-// operator's flags and in the kubelet's configuration. The edits change existing lines or create
-// a file, and their result can be read.
+// operator's flags and in the kubelet's configuration. The files are new, and their result can be read.
 func FuzzReadKubelet(f *testing.F) {
 	f.Add(kubeadmText, "KUBELET_EXTRA_ARGS=--v=2\n", kind)
 	f.Add(strings.Replace(kubeadmText, "EnvironmentFile=-/etc/default/kubelet", `Environment="A=b" 'KUBELET_EXTRA_ARGS=-v 3'`, 1),
@@ -40,27 +39,25 @@ func FuzzReadKubelet(f *testing.F) {
 		if err != nil {
 			return
 		}
-		edits, err := k.Edits(listen)
+		files, err := k.Files(listen)
 		if err != nil {
 			return
 		}
-		for _, e := range edits {
-			_ = e.String()
-			path := filepath.Join(string(root), e.Path)
-			if text, err := os.ReadFile(path); string(text) != e.Before || (err != nil) != e.Created {
-				t.Errorf("%s: %+v of %q, %v", e.Path, e, text, err)
+		for _, f := range files {
+			_ = f.String()
+			path := filepath.Join(string(root), f.Path)
+			if _, err := os.Lstat(path); err == nil {
+				t.Errorf("%s exists", f.Path)
 			}
-			write(t, e.Path, e.After)
-			if e.Created {
-				defer os.Remove(path)
-			}
+			write(t, f.Path, f.Text)
+			defer os.Remove(path)
 		}
 		after, err := install.ReadKubelet(root, "kubelet.service")
 		if err != nil {
-			t.Fatalf("after %v: %v", edits, err)
+			t.Fatalf("after %v: %v", files, err)
 		}
 		if !after.Uses(strings.TrimPrefix(listen, "unix://")) {
-			t.Errorf("after %v: the endpoint is %s of %s", edits, after.Endpoint, after.Origin)
+			t.Errorf("after %v: the endpoint is %s of %s", files, after.Endpoint, after.Origin)
 		}
 	})
 }

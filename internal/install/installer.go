@@ -7,12 +7,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 )
 
-// An Installer puts the shim between the kubelet and the container runtime of a node.
+// An Installer puts the shim between the kubelet and the container runtime of a node. It keeps no
+// record: its files say that they are its own, and the environment of the kubelet says whether it was
+// started with them. So a call that was killed is completed, or undone, by another one.
 type Installer struct {
 	Root        Root
 	KubeletUnit string
@@ -25,25 +31,21 @@ type Installer struct {
 	Check          func(context.Context) error // returns an error unless the shim forwards calls
 }
 
-// Plan returns the edits that Install makes, none if the kubelet is configured with the shim.
-func (i *Installer) Plan() ([]Edit, error) {
+// Plan returns the files that Install writes, none if the kubelet is configured with the shim.
+func (i *Installer) Plan() ([]File, error) {
 	k, err := ReadKubelet(i.Root, i.KubeletUnit)
 	if err != nil {
 		return nil, err
 	}
 	if !k.Uses(config.SocketPath(i.Listen)) && !i.Root.sameSocket(k.Endpoint, config.SocketPath(i.Runtime)) {
+		origin := k.Origin
+		if origin == "" {
+			origin = "the default"
+		}
 		return nil, fmt.Errorf("the kubelet uses the container runtime %s (%s), the shim forwards "+
-			"to %s: set runtimeEndpoint of the shim's configuration to that of the kubelet",
-			k.Endpoint, origin(k), i.Runtime)
+			"to %s: set runtimeEndpoint of the shim's configuration to that of the kubelet", k.Endpoint, origin, i.Runtime)
 	}
-	return k.Edits(i.Listen)
-}
-
-func origin(k Kubelet) string {
-	if k.Origin == "" {
-		return "the default"
-	}
-	return k.Origin
+	return k.Files(i.Listen)
 }
 
 // steps are the functions that undo what was done.
@@ -62,19 +64,12 @@ func (s steps) undoOn(err error) error {
 }
 
 // Install starts the shim, checks that it forwards calls, and configures the kubelet. If a step
-// fails, the steps before are undone. If the kubelet is configured with the shim already, it is
-// restarted only if it has not been restarted since.
-func (i *Installer) Install(ctx context.Context) (err error) {
-	edits, err := i.Plan()
+// fails, the steps before are undone. A kubelet that was started with the shim is not restarted. waits
+// reports whether the kubelet runs without the shim until it is restarted.
+func (i *Installer) Install(ctx context.Context) (waits bool, err error) {
+	files, err := i.Plan()
 	if err != nil {
-		return err
-	}
-	before, err := loadRecord(i.Root)
-	if err != nil {
-		return err
-	}
-	if err := i.prepare(edits, before); err != nil {
-		return err
+		return false, err
 	}
 	var undo steps
 	defer func() { err = undo.undoOn(err) }()
@@ -82,56 +77,34 @@ func (i *Installer) Install(ctx context.Context) (err error) {
 	stop, err := i.start(ctx)
 	undo = append(undo, func() error { return stop(later) })
 	if err != nil {
-		return err
+		return false, err
 	}
-	if len(edits) == 0 {
-		return i.restartWaiting(ctx)
+	if len(files) > 0 {
+		undo = append(undo, func() error { return errors.Join(i.reload(later), i.restart(later)) })
 	}
-	now := before.add(edits)
-	undo = append(undo, func() error { return before.save(i.Root) })
-	if err := now.save(i.Root); err != nil {
-		return err
-	}
-	undo = append(undo, func() error { return i.reload(later) })
-	for _, e := range edits {
-		undo = append(undo, func() error { return e.undo(i.Root) })
-		if err := e.apply(i.Root); err != nil {
-			return err
+	for _, f := range files {
+		undo = append(undo, func() error { return i.Root.remove(f.Path) })
+		if err := i.Root.write(f.Path, f.Text); err != nil {
+			return false, err
 		}
 	}
 	if err := i.verify(true); err != nil {
-		return err
+		return false, err
 	}
-	if now.Invocation, err = i.readEdits(ctx); err != nil {
-		return err
+	if err := i.reload(ctx); err != nil || !i.Running {
+		return false, err
 	}
-	if err := now.save(i.Root); err != nil {
-		return err
+	with, running, err := i.Systemctl.isStartedWithShim(ctx, i.KubeletUnit)
+	if waits = running && !with && i.hasDropIn(); err != nil || !waits || !i.RestartKubelet {
+		return waits, err
 	}
-	return i.restart(ctx)
+	return false, i.restart(ctx)
 }
 
-// unitPath is where systemctl enables a unit.
-const unitPath = "/etc/systemd/system/dnsconfigurer-shim.service"
-
-// prepare returns an error unless the files of edits, of the record and of the units can be written. It
-// removes what an installation that was killed has left beside the files that are recorded.
-func (i *Installer) prepare(edits []Edit, before record) error {
-	paths := []string{recordPath, unitPath}
-	for _, e := range edits {
-		paths = append(paths, e.Path)
-	}
-	for _, path := range paths {
-		if err := i.Root.checkWritable(path); err != nil {
-			return err
-		}
-	}
-	for _, e := range before.Edits {
-		if err := i.Root.removeLeftovers(e.Path); err != nil {
-			return err
-		}
-	}
-	return nil
+// hasDropIn reports whether the drop-in of Install exists. Without it, the kubelet was configured by hand.
+func (i *Installer) hasDropIn() bool {
+	text, err := i.Root.read(dropInPath(i.KubeletUnit))
+	return err == nil && strings.HasPrefix(text, header)
 }
 
 // start enables and starts the units of the shim, and checks that it serves. stop reverses that for the
@@ -180,24 +153,12 @@ func (i *Installer) runUnits(ctx context.Context, units []string, args ...string
 	return i.Systemctl.runUnits(ctx, units, args...)
 }
 
-// reload makes systemd read the units again, and restarts the kubelet if that was requested.
+// reload makes systemd read the units again.
 func (i *Installer) reload(ctx context.Context) error {
-	if _, err := i.readEdits(ctx); err != nil {
-		return err
-	}
-	return i.restart(ctx)
-}
-
-// readEdits makes systemd read the units again, and returns the invocation of the kubelet that then
-// runs. This kubelet may have started before the edits: systemd restarts one that fails at any time.
-func (i *Installer) readEdits(ctx context.Context) (invocation string, err error) {
 	if !i.Running {
-		return "", nil
+		return nil
 	}
-	if err := i.Systemctl.Run(ctx, "daemon-reload"); err != nil {
-		return "", err
-	}
-	return i.invocation(ctx)
+	return i.Systemctl.Run(ctx, "daemon-reload")
 }
 
 // restart restarts the kubelet if that was requested.
@@ -206,35 +167,6 @@ func (i *Installer) restart(ctx context.Context) error {
 		return nil
 	}
 	return i.Systemctl.Restart(ctx, i.KubeletUnit)
-}
-
-// invocation returns the invocation of the kubelet, "" if none runs on this machine.
-func (i *Installer) invocation(ctx context.Context) (string, error) {
-	if !i.Running {
-		return "", nil
-	}
-	return i.Systemctl.invocation(ctx, i.KubeletUnit)
-}
-
-// awaitsRestart reports whether the kubelet has not been restarted since systemd has read the edits.
-func (i *Installer) awaitsRestart(ctx context.Context) (bool, error) {
-	rec, err := loadRecord(i.Root)
-	if err != nil || rec.Invocation == "" {
-		return false, err
-	}
-	now, err := i.invocation(ctx)
-	return now == rec.Invocation, err
-}
-
-// restartWaiting restarts the kubelet if that was requested, and if it awaits the restart.
-func (i *Installer) restartWaiting(ctx context.Context) error {
-	if !i.RestartKubelet {
-		return nil
-	}
-	if waits, err := i.awaitsRestart(ctx); err != nil || !waits {
-		return err
-	}
-	return i.reload(ctx)
 }
 
 // verify returns an error unless the kubelet is configured with the shim, or without it.
@@ -248,80 +180,77 @@ func (i *Installer) verify(shim bool) error {
 	case shim:
 		return fmt.Errorf("%s still configures the kubelet with %s: remove it there", k.Origin, k.Endpoint)
 	default:
-		return fmt.Errorf("%s configures the kubelet with the shim, and was changed since the "+
-			"installation or written by hand: remove it there", k.Origin)
+		return fmt.Errorf("%s configures the kubelet with the shim, and was written by hand: remove it there", k.Origin)
 	}
 }
 
-// PlanUninstall returns the edits that Uninstall makes.
-func (i *Installer) PlanUninstall() ([]Edit, error) {
-	rec, err := loadRecord(i.Root)
+// PlanUninstall returns the files that Uninstall removes.
+func (i *Installer) PlanUninstall() (files []File, err error) {
+	k, err := ReadKubelet(i.Root, i.KubeletUnit)
 	if err != nil {
 		return nil, err
 	}
-	var edits []Edit
-	for _, e := range slices.Backward(rec.Edits) {
-		back, err := e.reverse(i.Root)
-		if err != nil {
+	for _, path := range k.ownPaths() {
+		text, err := i.Root.read(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		if back != nil {
-			edits = append(edits, *back)
+		if err != nil || strings.HasPrefix(text, header) {
+			files = append(files, File{path, text})
 		}
 	}
-	return edits, nil
+	return files, nil
 }
 
-// Uninstall restores the configuration of the kubelet as it was before Install. It stops the shim if
-// the kubelet has been restarted since, by this call or otherwise: until then the kubelet uses the
-// shim. If a step fails, the steps before are undone, except when the shim cannot be stopped: a
-// kubelet with a shim that is half stopped would lose its runtime. Another call tries again.
+// Uninstall removes the files that Install has written. It stops the shim if the kubelet runs without
+// it, after a restart by this call or otherwise. If a step fails, the steps before are undone, except
+// when the shim cannot be stopped: a kubelet with a shim that is half stopped would lose its runtime.
+// Another call tries again.
 func (i *Installer) Uninstall(ctx context.Context) (stopped bool, err error) {
-	rec, err := loadRecord(i.Root)
+	files, err := i.PlanUninstall()
 	if err != nil {
 		return false, err
 	}
-	if len(rec.Edits) > 0 {
-		err = i.restore(ctx, rec)
-	} else if err = i.verify(false); err == nil {
-		err = i.restartWaiting(ctx)
-	}
-	if err != nil {
+	if err := i.restore(ctx, files); err != nil {
 		return false, err
 	}
-	if waits, err := i.awaitsRestart(ctx); err != nil || waits {
-		return false, err
+	if i.Running {
+		if with, _, err := i.Systemctl.isStartedWithShim(ctx, i.KubeletUnit); err != nil || with {
+			return false, err
+		}
 	}
 	if err := i.disable(ctx, allUnits); err != nil {
 		return false, fmt.Errorf("the kubelet is configured without the shim, but the shim is not stopped: "+
 			"run dnsconfigurer uninstall again: %w", err)
 	}
-	return true, record{}.save(i.Root)
+	return true, nil
 }
 
-// restore undoes the edits of the record, restarts the kubelet if that was requested, and keeps the
-// invocation of the kubelet that may use the shim. If a step fails, the steps before are undone.
-func (i *Installer) restore(ctx context.Context, rec record) (err error) {
-	later := context.WithoutCancel(ctx)
-	undo := steps{func() error { return i.reload(later) }}
+// restore removes the files, and restarts a kubelet that was started with them if that was requested.
+func (i *Installer) restore(ctx context.Context, files []File) (err error) {
+	var undo steps
 	defer func() { err = undo.undoOn(err) }()
-	for _, e := range slices.Backward(rec.Edits) {
-		if now, err := i.Root.read(e.Path); err == nil {
-			undo = append(undo, func() error { return Edit{Path: e.Path, After: now}.apply(i.Root) })
+	later := context.WithoutCancel(ctx)
+	undo = append(undo, func() error { return errors.Join(i.reload(later), i.restart(later)) })
+	for _, f := range files {
+		if f.Text != "" {
+			undo = append(undo, func() error { return i.Root.write(f.Path, f.Text) })
 		}
-		if err := e.undo(i.Root); err != nil {
+		if err := i.Root.remove(f.Path); err != nil {
 			return err
 		}
 	}
 	if err := i.verify(false); err != nil {
 		return err
 	}
-	used := record{}
-	if used.Invocation, err = i.readEdits(ctx); err != nil {
+	if dir, err := i.Root.Path(filepath.Dir(dropInPath(i.KubeletUnit))); err == nil {
+		_ = os.Remove(dir) // fails if it has other files
+	}
+	if err := i.reload(ctx); err != nil || !i.Running {
 		return err
 	}
-	if err := i.restart(ctx); err != nil {
+	if with, _, err := i.Systemctl.isStartedWithShim(ctx, i.KubeletUnit); err != nil || !with {
 		return err
 	}
-	return used.save(i.Root)
+	return i.restart(ctx)
 }

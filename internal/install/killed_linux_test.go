@@ -36,7 +36,7 @@ func TestInstall_Killed(t *testing.T) {
 	}
 	debian.Install(t, "strace", "strace")
 	n := plainNode("/usr/bin/kubelet --config-dir=/etc/kubelet.d --config=" + config).with(node{config: kind,
-		"/etc/systemd/system/other.service": "", "/var/lib/dnsconfigurer/other": ""})
+		"/etc/systemd/system/other.service": "", "/etc/kubelet.d/10.conf": kind})
 	for _, call := range []string{"install", "uninstall"} {
 		for _, next := range []string{"install uninstall", "uninstall"} {
 			kills := 0
@@ -85,7 +85,7 @@ func changeNode(t *testing.T, call string, root install.Root) {
 	t.Helper()
 	err := error(nil)
 	if call == "install" {
-		err = installer(root).Install(t.Context())
+		_, err = installer(root).Install(t.Context())
 	} else {
 		_, err = installer(root).Uninstall(t.Context())
 	}

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
@@ -37,6 +39,33 @@ type Node struct {
 	Metrics        string // directory of the node exporter's text files on the node; "": none
 	RestartKubelet bool
 	DryRun         bool // Install and Uninstall only write the changes of files
+}
+
+// Register adds the flags of all commands of a node: where its files are.
+func (n *Node) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&n.Root, "root", "/", "`DIR` of the node's file system, such as a mounted image; systemd is only used with /")
+	flags.StringVar(&n.Config, "config", "/etc/dnsconfigurer/shim.yaml", "`FILE` with the ShimConfiguration")
+}
+
+// RegisterKubelet adds the flag of commands that read the configuration of the kubelet.
+func (n *Node) RegisterKubelet(flags *pflag.FlagSet) {
+	flags.StringVar(&n.KubeletUnit, "kubelet-unit", "kubelet.service", "`UNIT` of the kubelet")
+}
+
+// RegisterRestart adds the flag of commands after which the kubelet must be restarted.
+func (n *Node) RegisterRestart(flags *pflag.FlagSet) {
+	flags.BoolVar(&n.RestartKubelet, "restart-kubelet", false, "restart the kubelet; running pods are not affected")
+}
+
+// RegisterMetrics adds the flag of commands that begin or end a bypass.
+func (n *Node) RegisterMetrics(flags *pflag.FlagSet) {
+	flags.StringVar(&n.Metrics, "textfile-dir", "/var/lib/prometheus/node-exporter",
+		"`DIR` of the text files of the node exporter, for the metric dnsconfigurer_bypass_active; not written if DIR does not exist")
+}
+
+// RegisterDryRun adds the flag of commands that change the configuration of the kubelet.
+func (n *Node) RegisterDryRun(flags *pflag.FlagSet) {
+	flags.BoolVar(&n.DryRun, "dry-run", false, "print the changes of files, and change nothing")
 }
 
 // ConfigPath returns the path of the ShimConfiguration on this machine.
@@ -151,24 +180,24 @@ func (n *Node) Install(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	i := n.installer(e)
-	edits, err := i.Plan()
+	files, err := i.Plan()
 	if err != nil {
 		return err
 	}
-	if err := writeEdits(out, edits); err != nil || n.DryRun {
-		return err
+	for _, f := range files {
+		fmt.Fprint(out, f)
 	}
-	if err := i.Install(ctx); err != nil {
-		return err
+	if n.DryRun {
+		return nil
 	}
-	waits, err := i.awaitsRestart(ctx)
+	waits, err := i.Install(ctx)
 	switch {
 	case err != nil:
 		return err
-	case len(edits) == 0 && !waits:
-		_, err = fmt.Fprintf(out, "the kubelet is configured with %s already\n", e.Listen)
-	case !n.RestartKubelet:
+	case waits || len(files) > 0 && !i.Running:
 		_, err = fmt.Fprintf(out, "installed; the kubelet uses the shim after: systemctl restart %s\n", n.KubeletUnit)
+	case len(files) == 0:
+		_, err = fmt.Fprintf(out, "the kubelet is configured with %s already\n", e.Listen)
 	}
 	return err
 }
@@ -185,12 +214,17 @@ func (n *Node) Uninstall(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	i := n.installer(e)
-	edits, err := i.PlanUninstall()
+	files, err := i.PlanUninstall()
 	if err != nil {
 		return err
 	}
-	if err := writeEdits(out, edits); err != nil || n.DryRun {
-		return err
+	for _, f := range files {
+		if f.Text != "" {
+			fmt.Fprintf(out, "remove %s\n", f.Path)
+		}
+	}
+	if n.DryRun {
+		return nil
 	}
 	stopped, err := i.Uninstall(ctx)
 	if err != nil {
@@ -206,15 +240,6 @@ func (n *Node) Uninstall(ctx context.Context, out io.Writer) error {
 	}
 	_, err = fmt.Fprintln(out, "uninstalled: the units of the shim are disabled, and the kubelet is configured without it")
 	return err
-}
-
-func writeEdits(out io.Writer, edits []Edit) error {
-	for _, e := range edits {
-		if _, err := fmt.Fprint(out, e); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // StartBypass calls [Switch.On].

@@ -6,10 +6,13 @@ package install
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
 )
 
 // maxLinks is the number of symbolic links that Linux follows in a path (path_resolution(7)).
@@ -66,23 +69,6 @@ func (r Root) read(path string) (string, error) {
 	return string(text), err
 }
 
-// checkWritable returns an error unless a file can be created at path, also if its directory is still to be
-// created.
-func (r Root) checkWritable(path string) error {
-	real, err := r.Path(path)
-	if err != nil {
-		return err
-	}
-	dir := filepath.Dir(real)
-	for _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir); _, err = os.Stat(dir) {
-		dir = filepath.Dir(dir)
-	}
-	if err := checkAccess(dir); err != nil { // a file of its own would stay after a kill
-		return fmt.Errorf("%s cannot be written: %w", path, err)
-	}
-	return nil
-}
-
 // list returns the paths of the files with an extension in a directory and those below it, in
 // lexical order. A directory that does not exist has none.
 func (r Root) list(dir, extension string) (paths []string, _ error) {
@@ -100,4 +86,40 @@ func (r Root) list(dir, extension string) (paths []string, _ error) {
 		err = nil
 	}
 	return paths, err
+}
+
+// write writes a file, and the directories above it. It removes what a write that was killed has left.
+func (r Root) write(path, text string) error {
+	real, err := r.Path(path)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(real), 0o755); err != nil {
+		return err
+	}
+	err = atomicfile.RemoveLeftovers(real)
+	if err == nil {
+		err = atomicfile.WriteMode(real, 0o644, func(w io.Writer) error {
+			_, err := io.WriteString(w, text)
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}
+
+// remove removes a file, if it exists, and what a write that was killed has left.
+func (r Root) remove(path string) error {
+	real, err := r.Path(path)
+	if err != nil {
+		return err
+	}
+	for _, err := range []error{atomicfile.RemoveLeftovers(real), os.Remove(real)} {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }

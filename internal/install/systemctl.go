@@ -4,10 +4,12 @@
 package install
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -36,29 +38,22 @@ func (s Systemctl) runUnits(ctx context.Context, units []string, args ...string)
 	return s.Run(ctx, append(args, units...)...)
 }
 
-// invocation returns the ID that systemd gives to each run of a unit (systemd.exec(5)), "" if the unit
-// does not run.
-func (s Systemctl) invocation(ctx context.Context, unit string) (string, error) {
-	out, err := exec.CommandContext(ctx, s.Program, "show", "--property=ActiveState,InvocationID", unit).Output()
-	if failure, ok := errors.AsType[*exec.ExitError](err); ok {
-		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(failure.Stderr)))
-	}
+// isStartedWithShim reports whether a unit runs in a process that was started with the drop-in of
+// Install: the process has its variable.
+func (s Systemctl) isStartedWithShim(ctx context.Context, unit string) (with, running bool, err error) {
+	out, err := exec.CommandContext(ctx, s.Program, "show", "--property=MainPID", "--value", unit).Output()
 	if err != nil {
-		return "", fmt.Errorf("systemctl show %s: %w", unit, err)
+		return false, false, fmt.Errorf("systemctl show %s: %w", unit, err)
 	}
-	id := ""
-	for line := range strings.Lines(string(out)) {
-		switch name, value, _ := strings.Cut(strings.TrimSpace(line), "="); {
-		case name == "InvocationID":
-			id = value
-		case name == "ActiveState" && (value == "inactive" || value == "failed"):
-			return "", nil
-		}
+	pid := strings.TrimSpace(string(out))
+	if pid == "" || pid == "0" {
+		return false, false, nil
 	}
-	if id == "" {
-		return "", fmt.Errorf("systemctl show %s: no InvocationID: systemd 232 or later is required", unit)
+	environment, err := os.ReadFile(filepath.Join("/proc", pid, "environ"))
+	if err != nil {
+		return false, false, fmt.Errorf("reading the environment of %s: %w", unit, err)
 	}
-	return id, nil
+	return bytes.Contains(append([]byte{0}, environment...), []byte("\x00"+startedWith+"=")), true, nil
 }
 
 // settleTime is how long a kubelet must stay active after a restart: one that rejects its

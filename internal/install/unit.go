@@ -29,7 +29,6 @@ func (p place) String() string { return fmt.Sprintf("%s:%d", p.file, p.line) }
 type setting struct {
 	place
 	value string
-	from  int // the value's offset in the line
 }
 
 // unit is the [Service] section of a unit with its drop-ins, as far as it decides the command.
@@ -109,8 +108,7 @@ func (u *unit) parse(file, text string) error {
 		case strings.HasPrefix(line, "["):
 			section = strings.TrimSpace(line)
 		case section == "[Service]" && found:
-			from := len(key) + 1 + len(value) - len(strings.TrimLeft(value, " \t"))
-			u.add(strings.TrimSpace(key), setting{at, strings.TrimSpace(value), from})
+			u.add(strings.TrimSpace(key), setting{at, strings.TrimSpace(value)})
 		case !found && strings.TrimSpace(line) != "":
 			return fmt.Errorf("%s: %q is neither a section nor a setting", at, line)
 		}

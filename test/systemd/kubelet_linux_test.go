@@ -32,14 +32,12 @@ After=containerd.service
 StartLimitIntervalSec=0
 [Service]
 EnvironmentFile=-/etc/default/kubelet
-ExecStart=/usr/local/bin/kubelet --config=/etc/kubernetes/kubelet.yaml --hostname-override=node1 --node-ip=192.0.2.1 $KUBELET_EXTRA_ARGS
+ExecStart=/usr/local/bin/kubelet --config=/etc/kubernetes/kubelet.yaml --hostname-override=node1 --node-ip=192.0.2.1 --v=2 $KUBELET_EXTRA_ARGS
 Restart=always
 RestartSec=1s
 [Install]
 WantedBy=multi-user.target
 `
-
-const kubeletFlags = "KUBELET_EXTRA_ARGS=--v=2\n"
 
 // kubeletConfiguration has the node facts of shimConfig.
 const kubeletConfiguration = nodetools.KubeletConfiguration + `
@@ -137,7 +135,6 @@ func newKubelet(t *testing.T, m *machine) *kubelet {
 	m.write(t, "etc/containerd/config.toml", nodetools.ContainerdConfig, 0o644)
 	m.write(t, "etc/cni/net.d/pods.conflist", nodetools.BridgeNetwork, 0o644)
 	m.write(t, "etc/kubernetes/kubelet.yaml", withCgroup(kubeletConfiguration), 0o644)
-	m.write(t, "etc/default/kubelet", kubeletFlags, 0o644)
 	return &kubelet{machine: m, seen: map[string]podState{}}
 }
 

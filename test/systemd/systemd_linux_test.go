@@ -71,9 +71,8 @@ func TestSystemd(t *testing.T) {
 	m.run(t, "dnsconfigurer", "install", "--restart-kubelet")
 	m.run(t, "dnsconfigurer", "install")
 	m.run(t, "dnsconfigurer", "status")
-	if command := m.run(t, "systemctl", "show", "-p", "ExecStart", "kubelet") +
-		m.read(t, "etc/default/kubelet"); !strings.Contains(command, "unix://"+socket) {
-		t.Errorf("the kubelet: %s", command)
+	if text := m.read(t, dropIn); !strings.Contains(text, "unix://"+socket) {
+		t.Errorf("%s: %s", dropIn, text)
 	}
 	m.fails(t, "run 'dnsconfigurer uninstall' first", "dpkg", "-r", "dnsconfigurer")
 
@@ -138,6 +137,9 @@ func testReplacements(t *testing.T, k *kubelet, c *client) {
 		k.run(t, "dnsconfigurer", "status")
 	}
 }
+
+// dropIn is the file that configures the kubelet with the shim.
+const dropIn = "etc/systemd/system/kubelet.service.d/20-dnsconfigurer.conf"
 
 // A shim is what systemd knows about the shim.
 type shim struct{ state, process string }
@@ -233,9 +235,7 @@ func testRemoval(t *testing.T, k *kubelet) {
 	k.run(t, "dnsconfigurer", "install", "--restart-kubelet")
 	k.run(t, "dnsconfigurer", "status")
 	k.run(t, "dnsconfigurer", "uninstall", "--restart-kubelet")
-	if got := k.read(t, "etc/default/kubelet"); got != kubeletFlags {
-		t.Errorf("after uninstall: %q", got)
-	}
+	k.fails(t, "No such file", "ls", "/"+dropIn)
 	k.run(t, "dpkg", "-r", "dnsconfigurer")
 	k.run(t, "systemctl", "is-active", "kubelet", "containerd")
 	k.expectRestart()

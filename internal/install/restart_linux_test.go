@@ -1,0 +1,178 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package install_test
+
+import (
+	"context"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/install"
+)
+
+// systemctlScript keeps the process ID of a kubelet in the file pid of its directory, and appends the other
+// calls to the file calls. A restart ends the kubelet, and starts one with the environment of the drop-in.
+const systemctlScript = `#!/bin/sh
+cd "$(dirname "$0")" || exit 1
+case "$1" in
+show) cat pid; exit ;;
+restart) ./stop; ./start ;;
+esac
+echo "$1" >>calls
+`
+
+// stopScript ends the kubelet, if it runs: a process 0 would be the group of this test.
+const stopScript = `#!/bin/sh
+cd "$(dirname "$0")" || exit 1
+[ "$(cat pid)" = 0 ] || kill "$(cat pid)"
+echo 0 >pid
+`
+
+// startScript starts a kubelet with the environment of the drop-in, if there is one, for a minute at most.
+const startScript = `#!/bin/sh
+cd "$(dirname "$0")" || exit 1
+shim=$(sed -n 's/^Environment=\(DNSCONFIGURER_SHIM=.*\)/\1/p' "$(cat dropin)" 2>/dev/null)
+env -i $shim sleep 60 >/dev/null 2>&1 &
+echo $! >pid
+while [ "$(readlink /proc/$!/exe)" = "$(readlink /proc/$$/exe)" ]; do :; done # until it is sleep
+`
+
+// fakeSystemd is a systemctl with a kubelet that runs.
+type fakeSystemd struct {
+	t   *testing.T
+	dir string
+}
+
+func newFakeSystemd(t *testing.T, root install.Root) fakeSystemd {
+	f := fakeSystemd{t, t.TempDir()}
+	f.set("systemctl", systemctlScript)
+	f.set("start", startScript)
+	f.set("stop", stopScript)
+	f.set("dropin", filepath.Join(string(root), ownUnit))
+	f.set("calls", "")
+	f.run("start")
+	t.Cleanup(func() { f.run("stop") })
+	return f
+}
+
+func (f fakeSystemd) set(name, text string) {
+	f.t.Helper()
+	if err := os.WriteFile(filepath.Join(f.dir, name), []byte(text), 0o700); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f fakeSystemd) run(name string, args ...string) {
+	f.t.Helper()
+	if out, err := exec.Command(filepath.Join(f.dir, name), args...).CombinedOutput(); err != nil {
+		f.t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// calls reports whether systemctl was called with a command since the last call of calls.
+func (f fakeSystemd) calls(command string) bool {
+	f.t.Helper()
+	text, err := os.ReadFile(filepath.Join(f.dir, "calls"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.set("calls", "")
+	for line := range strings.Lines(string(text)) {
+		if strings.TrimSpace(line) == command {
+			return true
+		}
+	}
+	return false
+}
+
+// runningInstaller returns an installer of a node with a kubelet that runs.
+func runningInstaller(root install.Root, f fakeSystemd) *install.Installer {
+	i := installer(root)
+	i.Running = true
+	i.Systemctl.Program = filepath.Join(f.dir, "systemctl")
+	i.Check = func(context.Context) error { return nil }
+	return i
+}
+
+// TestInstall_Restart: --restart-kubelet restarts a kubelet that was not started with the drop-in, and no
+// other.
+func TestInstall_Restart(t *testing.T) {
+	root := kubeadmNode.write(t)
+	systemd := newFakeSystemd(t, root)
+	i := runningInstaller(root, systemd)
+	for _, step := range []struct {
+		name                 string
+		restart, want, waits bool
+	}{
+		{"the first installation", false, false, true},
+		{"again", false, false, true},
+		{"again, with a restart", true, true, false},
+		{"a second restart", true, false, false},
+	} {
+		i.RestartKubelet = step.restart
+		waits, err := i.Install(t.Context())
+		if err != nil || waits != step.waits {
+			t.Fatalf("%s: the kubelet awaits a restart: %v, %v", step.name, waits, err)
+		}
+		if got := systemd.calls("restart"); got != step.want {
+			t.Errorf("%s: restarted: %v, want %v", step.name, got, step.want)
+		}
+	}
+}
+
+// TestUninstall_Restart: the shim is stopped only when the kubelet that used it has ended.
+func TestUninstall_Restart(t *testing.T) {
+	for name, end := range map[string]func(*install.Installer, fakeSystemd){ // of the kubelet that uses the shim
+		"by the command": func(i *install.Installer, _ fakeSystemd) { i.RestartKubelet = true },
+		"by others":      func(_ *install.Installer, f fakeSystemd) { f.run("systemctl", "restart") },
+		"it has ended":   func(_ *install.Installer, f fakeSystemd) { f.run("stop") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := kubeadmNode.write(t)
+			systemd := newFakeSystemd(t, root)
+			before := read(t, root)
+			i := runningInstaller(root, systemd)
+			if _, err := i.Install(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			systemd.run("systemctl", "restart") // uses the shim
+			systemd.calls("")                   // forget the calls of the installation
+			for call := range 3 {
+				if stopped, err := i.Uninstall(t.Context()); err != nil || stopped || systemd.calls("disable") {
+					t.Fatalf("call %d has stopped the shim under the kubelet that uses it: %v", call, err)
+				}
+			}
+			end(i, systemd)
+			if stopped, err := i.Uninstall(t.Context()); err != nil || !stopped || !systemd.calls("disable") {
+				t.Errorf("the kubelet has ended: stopped %v, %v", stopped, err)
+			}
+			if after := read(t, root); !maps.Equal(after, before) {
+				t.Errorf("after the removal:\n%v\nbefore the installation:\n%v", after, before)
+			}
+		})
+	}
+}
+
+// TestUninstall_Unclear: the shim is not stopped if the process of the kubelet cannot be examined.
+func TestUninstall_Unclear(t *testing.T) {
+	root := kubeadmNode.write(t)
+	systemd := newFakeSystemd(t, root)
+	i := runningInstaller(root, systemd)
+	if _, err := i.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	systemd.run("stop")
+	systemd.set("pid", "2147483647\n") // is not the ID of a process
+	defer systemd.set("pid", "0\n")
+	if stopped, err := i.Uninstall(t.Context()); err == nil || stopped || systemd.calls("disable") {
+		t.Errorf("stopped %v, %v", stopped, err)
+	}
+	if text := read(t, root)[ownUnit]; !strings.Contains(text, flag) {
+		t.Errorf("the kubelet is not configured with the shim any more:\n%s", text)
+	}
+}
