@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -24,42 +23,40 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // LoadConfig returns the client configuration in a kubeconfig file, or the in-cluster
 // configuration if kubeconfig is "", with this User-Agent. The kubeconfig and the files that it names must
 // be regular files: a server would wait for the writer of a FIFO.
-func LoadConfig(kubeconfig, userAgent string) (cfg *rest.Config, err error) {
-	if kubeconfig == "" {
-		cfg, err = rest.InClusterConfig()
-	} else if err = checkFiles(kubeconfig); err == nil {
-		cfg, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
-		err = describeError(kubeconfig, err)
+func LoadConfig(kubeconfig, userAgent string) (*rest.Config, error) {
+	if kubeconfig != "" {
+		return loadFile(kubeconfig, "", userAgent, true)
 	}
-	if err != nil {
-		return nil, err
+	cfg, err := rest.InClusterConfig()
+	if err == nil {
+		cfg.UserAgent = userAgent
 	}
-	cfg.UserAgent = userAgent
-	return cfg, nil
+	return cfg, err
 }
 
 // LoadUserConfig returns the client configuration that kubectl would use. kubeconfig is a file, or ""
 // for $KUBECONFIG, ~/.kube/config or the pod's service account, the first that exists. context is a
 // context of the kubeconfig, or "" for the current one.
 func LoadUserConfig(kubeconfig, context, userAgent string) (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
 	if kubeconfig != "" {
-		return loadFile(kubeconfig, rules, overrides, userAgent)
+		return loadFile(kubeconfig, context, userAgent, false)
 	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	for _, path := range rules.GetLoadingPrecedence() {
 		if _, err := os.Stat(path); err != nil || path == os.DevNull {
 			continue // package clientcmd passes over it, or returns the reason
 		}
-		if err := checkFile(path); err != nil {
+		if err := checkFile(path, false); err != nil {
 			return nil, err
 		}
 	}
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
@@ -71,19 +68,24 @@ func LoadUserConfig(kubeconfig, context, userAgent string) (*rest.Config, error)
 	return cfg, nil
 }
 
-// loadFile reads a kubeconfig once, because it may be a pipe.
-func loadFile(path string, access clientcmd.ConfigAccess, overrides *clientcmd.ConfigOverrides, userAgent string) (*rest.Config, error) {
-	if err := checkFile(path); err != nil {
+// loadFile reads a kubeconfig once, because it may be a pipe, unless regular is set: then it and
+// the files that it names must be regular files.
+func loadFile(path, context, userAgent string, regular bool) (*rest.Config, error) {
+	if err := checkFile(path, regular); err != nil {
 		return nil, err
 	}
 	loaded, err := clientcmd.LoadFromFile(path)
-	if err != nil {
-		return nil, describeError(path, err)
+	if err == nil {
+		err = clientcmd.ResolveLocalPaths(loaded)
 	}
-	if err := clientcmd.ResolveLocalPaths(loaded); err != nil {
-		return nil, describeError(path, err)
+	if err == nil && regular {
+		err = checkNamed(loaded)
 	}
-	cfg, err := clientcmd.NewNonInteractiveClientConfig(*loaded, "", overrides, access).ClientConfig()
+	var cfg *rest.Config
+	if err == nil {
+		overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
+		cfg, err = clientcmd.NewNonInteractiveClientConfig(*loaded, "", overrides, nil).ClientConfig()
+	}
 	if err != nil {
 		return nil, describeError(path, err)
 	}
@@ -91,48 +93,30 @@ func loadFile(path string, access clientcmd.ConfigAccess, overrides *clientcmd.C
 	return cfg, nil
 }
 
-// checkFiles returns an error if a kubeconfig or a file that its current context names exists and is not a
-// regular file. Other errors are those of package clientcmd.
-func checkFiles(path string) error {
-	if err := checkFile(path); err != nil {
-		return err
-	}
-	if err := checkRegular(path); err != nil {
-		return fmt.Errorf("kubeconfig %s: %w", path, err)
-	}
-	loaded, err := clientcmd.LoadFromFile(path)
-	if err != nil || clientcmd.ResolveLocalPaths(loaded) != nil {
-		return nil
-	}
+// checkNamed returns an error if a file that the current context of a kubeconfig names exists and is not
+// a regular file of at most maxFile bytes. Package clientcmd returns other errors.
+func checkNamed(loaded *clientcmdapi.Config) error {
 	current := loaded.Contexts[loaded.CurrentContext]
 	if current == nil {
 		return nil
 	}
-	named := map[string]string{}
+	type named struct{ field, path string }
+	var files []named
 	if c := loaded.Clusters[current.Cluster]; c != nil {
-		named["certificate-authority"] = c.CertificateAuthority
+		files = append(files, named{"certificate-authority", c.CertificateAuthority})
 	}
 	if u := loaded.AuthInfos[current.AuthInfo]; u != nil {
-		named["client-certificate"], named["client-key"], named["tokenFile"] = u.ClientCertificate, u.ClientKey, u.TokenFile
+		files = append(files, named{"client-certificate", u.ClientCertificate}, named{"client-key", u.ClientKey}, named{"tokenFile", u.TokenFile})
 	}
-	for _, field := range slices.Sorted(maps.Keys(named)) {
-		if err := checkRegular(named[field]); err != nil {
-			return fmt.Errorf("kubeconfig %s: %s: %s: %w", path, field, named[field], err)
+	for _, f := range files {
+		info, err := os.Stat(f.path)
+		switch {
+		case err != nil:
+		case !info.Mode().IsRegular():
+			return fmt.Errorf("%s: %s: is not a regular file", f.field, f.path)
+		case info.Size() > maxFile:
+			return fmt.Errorf("%s: %s: larger than %d bytes", f.field, f.path, maxFile)
 		}
-	}
-	return nil
-}
-
-// checkRegular returns an error for a file that exists and is not a regular file of at most maxFile bytes.
-func checkRegular(path string) error {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil
-	case !info.Mode().IsRegular():
-		return errors.New("is not a regular file")
-	case info.Size() > maxFile:
-		return fmt.Errorf("larger than %d bytes", maxFile)
 	}
 	return nil
 }
@@ -142,18 +126,19 @@ func checkRegular(path string) error {
 const maxFile = 4 << 20
 
 // checkFile returns an error for a file that is not a kubeconfig and would take all memory, because
-// package clientcmd reads it as a whole. A pipe, such as <(...) of a shell, is a file.
-func checkFile(path string) error {
+// package clientcmd reads it as a whole. A pipe, such as <(...) of a shell, is a file unless regular is set.
+func checkFile(path string, regular bool) error {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return describeError(path, err)
 	case info.Size() > maxFile && info.Mode().IsRegular():
-		return fmt.Errorf("kubeconfig %s: larger than %d bytes", path, maxFile)
+		err = fmt.Errorf("larger than %d bytes", maxFile)
 	case info.Mode()&fs.ModeDevice != 0:
-		return fmt.Errorf("kubeconfig %s: is a device, not a file", path)
+		err = errors.New("is a device, not a file")
+	case regular && !info.Mode().IsRegular():
+		err = errors.New("is not a regular file")
 	}
-	return nil
+	return describeError(path, err)
 }
 
 // describeError returns an error of reading a kubeconfig, without the system call and the words of
