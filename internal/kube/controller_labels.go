@@ -4,7 +4,6 @@
 package kube
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -81,6 +80,3 @@ func (w Workload) WithOrdinal(ordinal int64) (_ Workload, ok bool) {
 	}
 	return w, true
 }
-
-// hostname returns the host name with an ordinal.
-func (o Ordinals) hostname(ordinal int64) string { return fmt.Sprintf("%s-%d", o.Base, ordinal) }

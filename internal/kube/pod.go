@@ -4,11 +4,17 @@
 package kube
 
 import (
+	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -20,7 +26,6 @@ func FromPod(pod *corev1.Pod) policy.Pod {
 		Name:             pod.Name,
 		UID:              string(pod.UID),
 		Labels:           pod.Labels,
-		IPs:              podIPs(pod),
 		Policy:           policy.Policy(pod.Spec.DNSPolicy),
 		Override:         policy.Policy(pod.Annotations[policy.OverrideAnnotation]),
 		HostNetwork:      pod.Spec.HostNetwork,
@@ -28,9 +33,13 @@ func FromPod(pod *corev1.Pod) policy.Pod {
 		Hostname:         pod.Spec.Hostname,
 		Subdomain:        pod.Spec.Subdomain,
 		HostnameOverride: pod.Spec.HostnameOverride,
+
+		SetHostnameAsFQDN: ptr.Deref(pod.Spec.SetHostnameAsFQDN, false),
 	}
-	if fqdn := pod.Spec.SetHostnameAsFQDN; fqdn != nil {
-		p.SetHostnameAsFQDN = *fqdn
+	for _, ip := range pod.Status.PodIPs { // a new pod has none yet
+		if a, err := netip.ParseAddr(ip.IP); err == nil {
+			p.IPs = append(p.IPs, a)
+		}
 	}
 	if c := pod.Spec.DNSConfig; c != nil {
 		p.Config = &policy.DNSConfig{Nameservers: c.Nameservers, Searches: c.Searches}
@@ -38,24 +47,10 @@ func FromPod(pod *corev1.Pod) policy.Pod {
 			p.Config.Options = make([]policy.Option, 0, len(c.Options))
 		}
 		for _, o := range c.Options {
-			option := policy.Option{Name: o.Name}
-			if o.Value != nil {
-				option.Value = *o.Value
-			}
-			p.Config.Options = append(p.Config.Options, option)
+			p.Config.Options = append(p.Config.Options, policy.Option{Name: o.Name, Value: ptr.Deref(o.Value, "")})
 		}
 	}
 	return p
-}
-
-// podIPs returns the addresses of a pod that has run: a new one has none yet.
-func podIPs(pod *corev1.Pod) (ips []netip.Addr) {
-	for _, ip := range pod.Status.PodIPs {
-		if a, err := netip.ParseAddr(ip.IP); err == nil {
-			ips = append(ips, a)
-		}
-	}
-	return ips
 }
 
 // IsWindows reports whether a pod is for Windows nodes: by spec.os, or by the node selector or
@@ -71,8 +66,7 @@ func IsWindows(spec *corev1.PodSpec) bool {
 	return required != nil && len(required.NodeSelectorTerms) > 0 && !slices.ContainsFunc(required.NodeSelectorTerms, allowsOther)
 }
 
-// allowsOther reports whether a term, one of those of which a node must match one, matches
-// nodes without Windows.
+// allowsOther reports whether a term matches nodes without Windows. A node must match one term.
 func allowsOther(term corev1.NodeSelectorTerm) bool {
 	return !slices.ContainsFunc(term.MatchExpressions, requiresWindows)
 }
@@ -87,4 +81,56 @@ func SetDefaults(spec *corev1.PodSpec) {
 	if spec.DNSPolicy == "" {
 		spec.DNSPolicy = corev1.DNSClusterFirst
 	}
+}
+
+// ConfigSourceAnnotation is set by the kubelet on every pod that it runs and names the
+// pod's source: "api", or "file" or "http" for a static pod.
+const ConfigSourceAnnotation = "kubernetes.io/config.source"
+
+// StaticPod returns the pod that the kubelet of node creates from a manifest in its
+// static pod directory (pkg/kubelet/config): the node's name in lower case is appended to
+// the pod's name, an empty namespace becomes default, and the API's defaults are set. A
+// pod that already has ConfigSourceAnnotation is returned as it is.
+func StaticPod(manifest *corev1.Pod, node string) *corev1.Pod {
+	if manifest.Annotations[ConfigSourceAnnotation] != "" {
+		return manifest
+	}
+	pod := manifest.DeepCopy()
+	assignToNode(pod, node)
+	return pod
+}
+
+// ParseStaticPod parses a file of the static pod directory and returns the pod that the
+// kubelet of node creates from it. Like the kubelet it reads one pod, from the first
+// document, and ignores unknown fields: the kubelet may be newer.
+func ParseStaticPod(data []byte, node string) (*corev1.Pod, error) {
+	text, err := document.LenientJSON(data)
+	if err != nil {
+		return nil, err
+	}
+	var t objectType
+	if err := document.Decode(text, &t); err != nil {
+		return nil, fmt.Errorf("not a Kubernetes object: %w", err)
+	}
+	if t != (objectType{"v1", "Pod"}) {
+		return nil, fmt.Errorf("unsupported type %q: the kubelet accepts only v1 Pod", t)
+	}
+	pod := new(corev1.Pod)
+	if err := document.Decode(text, pod); err != nil {
+		return nil, err
+	}
+	if pod.Name == "" {
+		return nil, errors.New("metadata.name is missing")
+	}
+	assignToNode(pod, node)
+	return pod, nil
+}
+
+func assignToNode(pod *corev1.Pod, node string) {
+	pod.Name += "-" + strings.ToLower(node)
+	if pod.Namespace == "" {
+		pod.Namespace = metav1.NamespaceDefault
+	}
+	pod.Spec.NodeName = node
+	SetDefaults(&pod.Spec)
 }

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/json"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
@@ -71,6 +72,9 @@ type Ordinals struct {
 
 // lastHostname returns the longest of the host names.
 func (o Ordinals) lastHostname() string { return o.hostname(int64(o.Last)) }
+
+// hostname returns the host name with an ordinal.
+func (o Ordinals) hostname(ordinal int64) string { return fmt.Sprintf("%s-%d", o.Base, ordinal) }
 
 // WithReplicas returns the StatefulSet w scaled to a number of replicas.
 func (w Workload) WithReplicas(replicas int32) Workload {
@@ -258,7 +262,7 @@ func jobWorkload(owner metav1.ObjectMeta, spec batchv1.JobSpec, path, name strin
 		base = n.lastHostname()
 	}
 	w := withTemplate(owner, spec.Template, path, generatedName(base+"-"))
-	w.ManualSelector = spec.ManualSelector != nil && *spec.ManualSelector
+	w.ManualSelector = ptr.Deref(spec.ManualSelector, false)
 	if n.Base != "" {
 		w.TemplateHostname = w.Pod.Spec.Hostname
 		w.Pod.Spec.Hostname, w.Ordinals = n.lastHostname(), n
@@ -268,13 +272,10 @@ func jobWorkload(owner metav1.ObjectMeta, spec batchv1.JobSpec, path, name strin
 
 // jobOrdinals returns the ordinals of an Indexed Job. One without completions has no pods.
 func jobOrdinals(name string, spec batchv1.JobSpec) Ordinals {
-	if spec.CompletionMode == nil || *spec.CompletionMode != batchv1.IndexedCompletion {
+	if ptr.Deref(spec.CompletionMode, "") != batchv1.IndexedCompletion {
 		return Ordinals{}
 	}
-	completions := int32(1) // the API server requires a number
-	if spec.Completions != nil {
-		completions = *spec.Completions
-	}
+	completions := ptr.Deref(spec.Completions, 1) // the API server requires a number
 	if completions <= 0 {
 		return Ordinals{}
 	}
@@ -307,11 +308,7 @@ func statefulSetOrdinals(name string, spec appsv1.StatefulSetSpec) Ordinals {
 	if spec.Ordinals != nil {
 		first = spec.Ordinals.Start
 	}
-	replicas := int32(1) // the API's default
-	if spec.Replicas != nil {
-		replicas = *spec.Replicas
-	}
-	return Ordinals{name, first, lastOrdinal(first, replicas)}
+	return Ordinals{name, first, lastOrdinal(first, ptr.Deref(spec.Replicas, 1))} // the API's default
 }
 
 // lastOrdinal returns the ordinal of the last replica. A StatefulSet scaled to zero counts
