@@ -152,7 +152,7 @@ func (t *table) addLocked(obj any) error {
 	t.stops.set(pod)
 	p := kube.FromPod(pod)
 	p.Override = "" // Lookup sets it
-	if configSize(p.Config)+labelSize(p.Labels) > maxConfig {
+	if sizeOf(p) > maxConfig {
 		t.removePodLocked(pod)
 		t.large[p.UID] = true
 		return nil
@@ -205,13 +205,16 @@ func (t *table) removePodLocked(pod *corev1.Pod) {
 // when it starts: 100 pods with the options that fit into an object would take a gigabyte.
 const maxConfig = 16 << 10
 
-// configSize returns the memory of c in bytes; c may be nil.
-func configSize(c *policy.DNSConfig) int {
-	if c == nil {
-		return 0
-	}
+// sizeOf returns the memory of the dnsConfig and the labels of a pod in bytes.
+func sizeOf(p policy.Pod) (size int) {
 	const header = 16 // of a string
-	size := 0
+	for name, value := range p.Labels {
+		size += 2*header + len(name) + len(value)
+	}
+	c := p.Config
+	if c == nil {
+		return size
+	}
 	for _, list := range [...][]string{c.Nameservers, c.Searches} {
 		for _, s := range list {
 			size += header + len(s)
@@ -219,16 +222,6 @@ func configSize(c *policy.DNSConfig) int {
 	}
 	for _, o := range c.Options {
 		size += 2*header + len(o.Name) + len(o.Value)
-	}
-	return size
-}
-
-// labelSize returns the memory of the texts of labels in bytes.
-func labelSize(labels map[string]string) int {
-	const header = 16 // of a string
-	size := 0
-	for name, value := range labels {
-		size += 2*header + len(name) + len(value)
 	}
 	return size
 }

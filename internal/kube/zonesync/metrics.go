@@ -28,53 +28,37 @@ func newProgramming() *prometheus.HistogramVec {
 	}, []string{"service_kind"})
 }
 
-// collector exports the state of a Syncer.
-type collector struct {
-	syncer                *Syncer
-	silence, objects, age *prometheus.Desc
-}
-
-func newCollector(s *Syncer) *collector {
-	resource := []string{"resource"}
-	return &collector{
-		syncer: s,
-		silence: prometheus.NewDesc("dnsconfigurer_dns_api_silence_seconds",
+// register registers the metrics of s.
+func (s *Syncer) register(r prometheus.Registerer) {
+	r.MustRegister(s.programming)
+	gauge := func(name, help, resource string, value func() float64) {
+		opts := prometheus.GaugeOpts{Name: name, Help: help}
+		if resource != "" {
+			opts.ConstLabels = prometheus.Labels{"resource": resource}
+		}
+		r.MustRegister(prometheus.NewGaugeFunc(opts, value))
+	}
+	for _, i := range s.informers {
+		gauge("dnsconfigurer_dns_api_silence_seconds",
 			"Time since the last event, bookmark or response of the API server, or since the start. "+
-				"Bookmarks arrive about once a minute.", resource, nil),
-		objects: prometheus.NewDesc("dnsconfigurer_dns_objects", "Objects in the zone.", resource, nil),
-		age: prometheus.NewDesc("dnsconfigurer_dns_snapshot_age_seconds",
-			"Age of the snapshot from which names are served; 0: names are from the API server.", nil, nil),
+				"Bookmarks arrive about once a minute.", i.name, func() float64 {
+				if ns := i.lastReply.Load(); ns != 0 {
+					return time.Since(time.Unix(0, ns)).Seconds()
+				}
+				return time.Since(s.created).Seconds()
+			})
+		gauge("dnsconfigurer_dns_objects", "Objects in the zone.", i.name, func() (n float64) {
+			for range i.list(s.cfg.Zone.Snapshot()) {
+				n++
+			}
+			return n
+		})
 	}
-}
-
-// Describe implements [prometheus.Collector].
-func (c *collector) Describe(out chan<- *prometheus.Desc) {
-	out <- c.silence
-	out <- c.objects
-	out <- c.age
-}
-
-// Collect implements [prometheus.Collector].
-func (c *collector) Collect(out chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
-	}
-	zone := c.syncer.cfg.Zone.Snapshot()
-	for i, s := range c.syncer.Status() {
-		last := s.LastReply
-		if last.IsZero() {
-			last = c.syncer.created
-		}
-		gauge(c.silence, time.Since(last).Seconds(), s.Resource)
-		n := 0
-		for range c.syncer.informers[i].list(zone) {
-			n++
-		}
-		gauge(c.objects, float64(n), s.Resource)
-	}
-	age := 0.0
-	if at := zone.StaleSince(); !at.IsZero() {
-		age = time.Since(at).Seconds()
-	}
-	gauge(c.age, age)
+	gauge("dnsconfigurer_dns_snapshot_age_seconds",
+		"Age of the snapshot from which names are served; 0: names are from the API server.", "", func() float64 {
+			if at := s.cfg.Zone.Snapshot().StaleSince(); !at.IsZero() {
+				return time.Since(at).Seconds()
+			}
+			return 0
+		})
 }

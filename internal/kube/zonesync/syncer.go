@@ -110,7 +110,7 @@ func New(cfg Config) *Syncer {
 		add(pods, cfg.Core)
 	}
 	if cfg.Register != nil {
-		cfg.Register.MustRegister(s.programming, newCollector(s))
+		s.register(cfg.Register)
 	}
 	return s
 }
