@@ -147,25 +147,15 @@ func (f file) read(ctx context.Context, stdin io.Reader) (kube.Manifest, error) 
 	}
 	var errs []error
 	for _, e := range multierr.Unjoin(err) {
-		if errors.Is(e, kube.ErrNotAnObject) {
-			m.Notes = append(m.Notes, notAnObject(e))
+		if input, ok := errors.AsType[*kube.InputError](e); ok && errors.Is(e, kube.ErrNotAnObject) { // such as the values of a chart
+			at := input.Location
+			at.Field = ""
+			m.Notes = append(m.Notes, &kube.InputError{Location: at, Err: errors.New("not a Kubernetes object, not read")})
 		} else {
 			errs = append(errs, e)
 		}
 	}
 	return m, errors.Join(errs...)
-}
-
-// notAnObject converts the error of a document that is not a Kubernetes object, such as the
-// values of a chart, to a note.
-func notAnObject(err error) error {
-	input, ok := errors.AsType[*kube.InputError](err)
-	if !ok {
-		return err
-	}
-	at := input.Location
-	at.Field = ""
-	return &kube.InputError{Location: at, Err: errors.New("not a Kubernetes object, not read")}
 }
 
 // readFile returns the first limit bytes of a file.

@@ -106,7 +106,8 @@ func checkNamed(loaded *clientcmdapi.Config) error {
 		files = append(files, named{"certificate-authority", c.CertificateAuthority})
 	}
 	if u := loaded.AuthInfos[current.AuthInfo]; u != nil {
-		files = append(files, named{"client-certificate", u.ClientCertificate}, named{"client-key", u.ClientKey}, named{"tokenFile", u.TokenFile})
+		files = append(files, named{"client-certificate", u.ClientCertificate}, named{"client-key", u.ClientKey},
+			named{"tokenFile", u.TokenFile})
 	}
 	for _, f := range files {
 		info, err := os.Stat(f.path)
