@@ -91,10 +91,11 @@ const maxTemplatePath = 1 << 10
 // path is too long is returned as a podTemplate without a value.
 func findTemplates(value any, path string) (found []*podTemplate) {
 	if len(path) > maxTemplatePath {
-		if isScalar(value) {
-			return nil
+		switch value.(type) {
+		case map[string]any, []any:
+			return []*podTemplate{{path: excerpt.Text(path, excerpt.MaxMessage)}}
 		}
-		return []*podTemplate{{path: excerpt.Text(path, excerpt.MaxMessage)}}
+		return nil
 	}
 	switch value := value.(type) {
 	case map[string]any:
@@ -110,14 +111,6 @@ func findTemplates(value any, path string) (found []*podTemplate) {
 		}
 	}
 	return found
-}
-
-func isScalar(value any) bool {
-	switch value.(type) {
-	case map[string]any, []any:
-		return false
-	}
-	return true
 }
 
 // isPodTemplate reports whether value has a spec with fields of a pod: the ones about DNS, or

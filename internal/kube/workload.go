@@ -207,7 +207,11 @@ var workloadDecoders = map[objectType]func([]byte) (Workload, []error){
 		return withTemplate(o.ObjectMeta, o.Spec.Template, "spec.template.", deploymentPod(o.Name))
 	}),
 	{"apps/v1", "StatefulSet"}: decoder(func(o *appsv1.StatefulSet) Workload {
-		n := statefulSetOrdinals(o.Name, o.Spec)
+		first := int32(0)
+		if o.Spec.Ordinals != nil {
+			first = o.Spec.Ordinals.Start
+		}
+		n := Ordinals{o.Name, first, lastOrdinal(first, ptr.Deref(o.Spec.Replicas, 1))} // the API's default
 		w := withTemplate(o.ObjectMeta, o.Spec.Template, "spec.template.", n.lastHostname())
 		w.Pod.Spec.Hostname, w.Pod.Spec.Subdomain, w.Ordinals = w.Pod.Name, o.Spec.ServiceName, n
 		return w
@@ -254,11 +258,13 @@ func withTemplate(owner metav1.ObjectMeta, t corev1.PodTemplateSpec, path, podNa
 }
 
 // jobWorkload returns the workload of a Job named name. The pods of an Indexed Job have
-// their index in the host name.
+// their index in the host name; one without completions has no pods.
 func jobWorkload(owner metav1.ObjectMeta, spec batchv1.JobSpec, path, name string) Workload {
-	n := jobOrdinals(name, spec)
+	var n Ordinals
 	base := name
-	if n.Base != "" {
+	completions := ptr.Deref(spec.Completions, 1) // the API server requires a number
+	if ptr.Deref(spec.CompletionMode, "") == batchv1.IndexedCompletion && completions > 0 {
+		n = Ordinals{Base: name, Last: completions - 1}
 		base = n.lastHostname()
 	}
 	w := withTemplate(owner, spec.Template, path, generatedName(base+"-"))
@@ -268,18 +274,6 @@ func jobWorkload(owner metav1.ObjectMeta, spec batchv1.JobSpec, path, name strin
 		w.Pod.Spec.Hostname, w.Ordinals = n.lastHostname(), n
 	}
 	return w
-}
-
-// jobOrdinals returns the ordinals of an Indexed Job. One without completions has no pods.
-func jobOrdinals(name string, spec batchv1.JobSpec) Ordinals {
-	if ptr.Deref(spec.CompletionMode, "") != batchv1.IndexedCompletion {
-		return Ordinals{}
-	}
-	completions := ptr.Deref(spec.Completions, 1) // the API server requires a number
-	if completions <= 0 {
-		return Ordinals{}
-	}
-	return Ordinals{Base: name, Last: completions - 1}
 }
 
 // Parts of the names that controllers generate.
@@ -301,14 +295,6 @@ func generatedName(base string) string {
 // deploymentPod returns the name of a pod of a Deployment.
 func deploymentPod(name string) string {
 	return generatedName(name + "-" + strings.Repeat("x", maxTemplateHash) + "-")
-}
-
-func statefulSetOrdinals(name string, spec appsv1.StatefulSetSpec) Ordinals {
-	first := int32(0)
-	if spec.Ordinals != nil {
-		first = spec.Ordinals.Start
-	}
-	return Ordinals{name, first, lastOrdinal(first, ptr.Deref(spec.Replicas, 1))} // the API's default
 }
 
 // lastOrdinal returns the ordinal of the last replica. A StatefulSet scaled to zero counts

@@ -137,7 +137,14 @@ func (f file) read(ctx context.Context, stdin io.Reader) (kube.Manifest, error) 
 		}
 		return kube.ParseManifest(Stdin, data)
 	}
-	data, err := untilDone(ctx, func() ([]byte, error) { return readFile(f.path, kube.MaxManifest+1) })
+	data, err := untilDone(ctx, func() ([]byte, error) {
+		r, err := os.Open(f.path)
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
+		return io.ReadAll(io.LimitReader(r, kube.MaxManifest+1))
+	})
 	if err != nil {
 		return kube.Manifest{}, unreadable(f.path, err)
 	}
@@ -156,16 +163,6 @@ func (f file) read(ctx context.Context, stdin io.Reader) (kube.Manifest, error) 
 		}
 	}
 	return m, errors.Join(errs...)
-}
-
-// readFile returns the first limit bytes of a file.
-func readFile(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, limit))
 }
 
 // ReadLimited returns the first limit bytes of r. It returns when ctx is done, even if r is a

@@ -13,15 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -48,14 +43,6 @@ const (
 
 // errTooLarge is the error of a request for a pod that is larger than its limit.
 var errTooLarge = errors.New("the pod is too large")
-
-// newReflector returns a reflector that keeps store up to date with the pods of node. The
-// field selector is required: the node authorizer forbids a kubelet's identity to list or
-// watch pods without it.
-func newReflector(c rest.Interface, node string, store cache.ReflectorStore) *cache.Reflector {
-	lw := client.ListWatch(c, pods, fields.OneTermEqualSelector("spec.nodeName", node))
-	return cache.NewReflectorWithOptions(lw, &corev1.Pod{}, store, cache.ReflectorOptions{Name: "pods of node " + node})
-}
 
 // get requests ref's pod from the API server: with a small request, and with a large one if the pod
 // is larger. A large pod thus waits for other large pods only, and no small one waits for them.
@@ -201,14 +188,6 @@ func (p *Pods) receive(ctx context.Context, namespace string, r *rest.Request, s
 // complete. Request.Do repeats such a request, after a second; Request.Stream does not.
 func isConnectionLost(err error) bool {
 	return utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err)
-}
-
-// newDecoder returns a decoder of pods in JSON and protobuf.
-func newDecoder() runtime.Decoder {
-	kinds := runtime.NewScheme()
-	kinds.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{})
-	metav1.AddToGroupVersion(kinds, corev1.SchemeGroupVersion)
-	return serializer.NewCodecFactory(kinds).UniversalDeserializer()
 }
 
 // isAnswer reports whether err says that the API server responds, and does not give this pod to

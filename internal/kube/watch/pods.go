@@ -13,10 +13,16 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -100,9 +106,9 @@ type Pods struct {
 	rereadManifests chan struct{}      // has a token when they are to be read at once
 	breaker         breaker
 
-	decoder runtime.Decoder
-	decoded *slots // of responses to small requests
-	large   *slots // of large requests
+	decoder runtime.Decoder // of pods in JSON and protobuf
+	decoded *slots          // of responses to small requests
+	large   *slots          // of large requests
 
 	otherNode sync.Once // logs that NodeName is not the name of this node
 }
@@ -118,9 +124,13 @@ func New(cfg Config) (*Pods, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	kinds := runtime.NewScheme()
+	kinds.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{})
+	metav1.AddToGroupVersion(kinds, corev1.SchemeGroupVersion)
 	return &Pods{
 		cfg: cfg, table: newTable(), rereadManifests: make(chan struct{}, 1), breaker: breaker{log: cfg.Logger},
-		decoder: newDecoder(), decoded: newSlots(decodedPods, decodedShare), large: newSlots(largeRequests, largeShare),
+		decoder: serializer.NewCodecFactory(kinds).UniversalDeserializer(),
+		decoded: newSlots(decodedPods, decodedShare), large: newSlots(largeRequests, largeShare),
 	}, nil
 }
 
@@ -137,7 +147,10 @@ func (p *Pods) Run(ctx context.Context) error {
 		tasks.Go(func() { w.Run(ctx) })
 	}
 	if p.cfg.Client != nil {
-		tasks.Go(func() { newReflector(p.cfg.Client, p.cfg.NodeName, p.table).RunWithContext(ctx) })
+		// The node authorizer forbids a kubelet's identity to list or watch pods without the field selector.
+		lw := client.ListWatch(p.cfg.Client, pods, fields.OneTermEqualSelector("spec.nodeName", p.cfg.NodeName))
+		r := cache.NewReflectorWithOptions(lw, &corev1.Pod{}, p.table, cache.ReflectorOptions{Name: "pods of node " + p.cfg.NodeName})
+		tasks.Go(func() { r.RunWithContext(ctx) })
 	}
 	<-ctx.Done()
 	tasks.Wait()

@@ -113,12 +113,6 @@ func (t *table) wakeLocked(uid string) {
 	}
 }
 
-func (t *table) wakeAllLocked() {
-	for uid := range t.waiting {
-		t.wakeLocked(uid)
-	}
-}
-
 // isLarge reports whether the API has a pod with this UID that is too large to keep.
 func (t *table) isLarge(uid string) bool {
 	t.mu.RLock()
@@ -140,7 +134,9 @@ func (t *table) setManifests(pods map[types.NamespacedName]policy.Pod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.manifests = pods
-	t.wakeAllLocked()
+	for uid := range t.waiting {
+		t.wakeLocked(uid)
+	}
 }
 
 func (t *table) addLocked(obj any) error {
