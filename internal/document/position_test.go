@@ -4,6 +4,8 @@
 package document_test
 
 import (
+	"bytes"
+	"encoding/binary"
 	"strings"
 	"testing"
 
@@ -63,6 +65,59 @@ func FuzzPositions(f *testing.F) {
 		got := document.NewPositions([]byte(text)).Of(path)
 		if got.Line < 1 || got.Line > len(text)+1 || got.Column < 1 || got.Column > len(text)+1 { // in YAML a NEL ends a line, too
 			t.Errorf("%v of %q", got, text)
+		}
+	})
+}
+
+// TestLiteral checks that a value has the same position in a literal block and in its document.
+func TestLiteral(t *testing.T) {
+	for _, tt := range []struct {
+		name, text, want string // "": not a literal block
+	}{
+		{"a block", "kind: ConfigMap\ndata:\n  a.yaml: |\n    x: 1\n\n    y: 2\n  b: c\n", "\n\n\n    x: 1\n\n    y: 2\n"},
+		{"chomped", "data:\n  a.yaml: |-\n    x: 1", "\n\n    x: 1\n"},
+		{"kept", "data:\n  a.yaml: |+\n    x: 1\n\n\n", "\n\n    x: 1\n"},
+		{"deeper lines", "data:\n  a.yaml: |\n    x:\n      y: 1\n", "\n\n    x:\n      y: 1\n"},
+		{"Windows line endings", "data:\r\n  a.yaml: |\r\n    x: 1\r\n    y: 2\r\n", "\n\n    x: 1\r\n    y: 2\r\n"},
+		{"empty", "data:\n  a.yaml: |\n", "\n\n\n"},
+		{"quoted", `data: {a.yaml: "x: 1\n"}`, ""},
+		{"folded", "data:\n  a.yaml: >\n    x: 1\n", ""},
+		{"a separator", "data:\n  a.yaml: |\n    ---\n    x: 1\n", ""},
+		{"a mapping", "data:\n  a.yaml: {x: 1}\n", ""},
+		{"missing", "data:\n  b.yaml: |\n    x: 1\n", ""},
+		{"not YAML", "data: [", ""},
+		{"line separators", "# \u2028\u2028\u2028\u2029\ndata:\n  a.yaml: |\n    x: 1\n", ""},
+		{"next lines", "#\u0085\u0085\u0085\u0085\ndata:\n  a.yaml: |\n    x: 1\n", ""},
+		{"UTF-16", utf16("# \u2028\u2028\u2028\u2028\ndata:\n  a.yaml: |\n    x: 1\n"), ""},
+		{"Macintosh line endings", "data:\r  a.yaml: |\r    x: 1\r", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, ok := document.NewPositions([]byte(tt.text)).Literal(`data["a.yaml"]`)
+			if string(got) != tt.want || ok != (tt.want != "") {
+				t.Errorf("%q, %t, want %q", got, ok, tt.want)
+			}
+		})
+	}
+}
+
+// utf16 returns text, which has no characters beyond U+FFFF, with a byte order mark.
+func utf16(text string) string {
+	b := []byte("\xff\xfe")
+	for _, r := range text {
+		b = binary.LittleEndian.AppendUint16(b, uint16(r))
+	}
+	return string(b)
+}
+
+// FuzzLiteral checks that Literal accepts any text, and that its result has the lines of the document.
+func FuzzLiteral(f *testing.F) {
+	f.Add("data:\n  a.yaml: |\n    x: 1\n")
+	f.Add("#\u0085\u2028\r\ndata:\n  a.yaml: |\n    x: 1\n")
+	f.Add("data:\n  a.yaml: |2\n     x: 1\n\n   \n")
+	f.Fuzz(func(t *testing.T, text string) {
+		got, ok := document.NewPositions([]byte(text)).Literal(`data["a.yaml"]`)
+		if ok && bytes.Count(got, []byte("\n")) > bytes.Count([]byte(text), []byte("\n"))+1 {
+			t.Errorf("%q has more lines than %q", got, text)
 		}
 	})
 }

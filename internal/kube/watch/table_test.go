@@ -6,13 +6,20 @@ package watch
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 // TestTable_Memory measures the memory of a pod. Names have a realistic length, and one pod
@@ -124,5 +131,131 @@ func TestTable_LargePods(t *testing.T) {
 	}
 	if len(table.pods)+len(table.large) > 0 {
 		t.Errorf("left %v, %v", table.pods, table.large)
+	}
+}
+
+func TestAnnotations(t *testing.T) {
+	p, err := New(Config{NodeName: "node1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var changed []string
+	p.FollowAnnotations([]string{"a", "b"}, func(uid string) { changed = append(changed, uid) })
+	pod := func(uid string, values map[string]string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: uid, UID: types.UID(uid), Annotations: values}}
+	}
+	steps := []struct {
+		do      func() error
+		changed string // "": none
+		uid     string
+		value   string // of a; "-": the pod is not known
+	}{
+		{func() error { return p.table.Add(pod("u", map[string]string{"a": "1", "c": "1"})) }, "", "u", "1"},
+		{func() error { return p.table.Update(pod("u", map[string]string{"a": "1", "c": "2"})) }, "", "u", "1"},
+		{func() error { return p.table.Update(pod("u", map[string]string{"a": "2"})) }, "u", "u", "2"},
+		{func() error { return p.table.Update(pod("u", nil)) }, "u", "u", ""},
+		{func() error { return p.table.Update(pod("u", map[string]string{"a": strings.Repeat("x", 1000)})) },
+			"u", "u", strings.Repeat("x", maxAnnotation)},
+		{func() error { return p.table.Replace([]any{pod("v", nil)}, "1") }, "", "u", "-"},
+		{func() error { return p.table.Replace([]any{pod("v", map[string]string{"b": "1"})}, "2") }, "v", "v", ""},
+		{func() error { return p.table.Delete(pod("v", nil)) }, "", "v", "-"},
+	}
+	for i, s := range steps {
+		changed = nil
+		if err := s.do(); err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		if s.changed != "" {
+			want = []string{s.changed}
+		}
+		if !slices.Equal(changed, want) {
+			t.Errorf("step %d: changed %q, want %q", i, changed, want)
+		}
+		if values, ok := p.Annotations(s.uid); ok != (s.value != "-") || ok && values["a"] != s.value {
+			t.Errorf("step %d: %q, %t, want %q", i, values, ok, s.value)
+		}
+	}
+}
+
+// TestPods_Stopping: a deleted pod is being stopped while one of its containers runs, and for a while
+// after its grace period.
+func TestPods_Stopping(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &Pods{table: newTable()}
+		if n, known := p.Stopping(); n != 0 || known {
+			t.Errorf("before the list: %d, known: %t", n, known)
+		}
+		newPod := func(uid types.UID) *corev1.Pod {
+			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: string(uid), UID: uid}}
+		}
+		pod := newPod("u1")
+		running := corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{running, {}}
+		other := newPod("u2")
+		if err := p.table.Replace([]any{pod, other}, "1"); err != nil {
+			t.Fatal(err)
+		}
+		change := func(what string, want int, f func()) {
+			t.Helper()
+			f()
+			if err := p.table.Update(pod); err != nil {
+				t.Fatal(err)
+			}
+			if n, known := p.Stopping(); n != want || !known {
+				t.Errorf("%s: %d, known: %t, want %d", what, n, known, want)
+			}
+		}
+		change("runs", 0, func() {})
+		change("deleted", 1, func() { pod.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(600 * time.Second)} })
+		change("one container has stopped", 1, func() {
+			pod.Status.ContainerStatuses[1].State.Terminated = &corev1.ContainerStateTerminated{}
+		})
+		change("all have stopped", 0, func() { pod.Status.ContainerStatuses = pod.Status.ContainerStatuses[1:] })
+		change("a sidecar runs", 1, func() { pod.Status.InitContainerStatuses = []corev1.ContainerStatus{running} })
+		change("the end of the grace period", 1, func() { time.Sleep(600*time.Second + stopSlack - 1) })
+		change("cannot be stopped", 0, func() { time.Sleep(time.Nanosecond) })
+		change("deleted again", 1, func() { pod.DeletionTimestamp = &metav1.Time{Time: time.Now()} })
+		if err := p.table.Delete(pod); err != nil {
+			t.Fatal(err)
+		}
+		if n, _ := p.Stopping(); n != 0 || len(p.table.stops) != 0 {
+			t.Errorf("%d pods after the removal", n)
+		}
+		change("back", 1, func() {})
+		if err := p.table.Replace([]any{other}, "2"); err != nil || len(p.table.stops) != 0 {
+			t.Errorf("%v, %v after a list without the pod", err, p.table.stops)
+		}
+	})
+}
+
+// TestStaticPods_Size covers both sides of the limit of a manifest, in a directory that is
+// created after the first reading.
+func TestStaticPods_Size(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "manifests")
+	var got map[types.NamespacedName]policy.Pod
+	s := staticPods{path: path, node: "Node", publish: func(pods map[types.NamespacedName]policy.Pod) { got = pods }}
+	if failed := s.read(); got == nil || len(got) != 0 || failed[path] == nil {
+		t.Errorf("got %v, %v", got, failed)
+	}
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"}}`
+	for _, c := range []struct {
+		text  string
+		found bool
+	}{
+		{pod, true},
+		{pod + strings.Repeat("\n", maxManifest+1-len(pod)), false},
+		{pod + strings.Repeat("\n", maxManifest-len(pod)), true},
+	} {
+		if err := os.WriteFile(filepath.Join(path, "p"), []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		failed := s.read()
+		if _, ok := got[types.NamespacedName{Namespace: "default", Name: "p-node"}]; ok != c.found || ok != (len(failed) == 0) {
+			t.Errorf("%d bytes: %v, %v", len(c.text), got, failed)
+		}
 	}
 }
