@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
@@ -40,13 +41,17 @@ func (s *staticPods) read() map[string]error {
 		failed[s.path] = err
 	}
 	for _, file := range files {
-		pod, err := s.readPod(file)
+		var pod *corev1.Pod
+		text, err := manifest.ReadRegular(file, maxManifest)
+		if err == nil {
+			pod, err = kube.ParseStaticPod(text, s.node)
+		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // removed since the directory was read
 		case err != nil:
 			failed[file] = err
 		default:
-			pods[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = pod
+			pods[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = kube.FromPod(pod)
 		}
 	}
 	s.publish(pods)
@@ -67,16 +72,4 @@ func (s *staticPods) list() ([]string, error) {
 		}
 	}
 	return files, err
-}
-
-func (s *staticPods) readPod(file string) (policy.Pod, error) {
-	text, err := manifest.ReadRegular(file, maxManifest)
-	if err != nil {
-		return policy.Pod{}, err
-	}
-	pod, err := kube.ParseStaticPod(text, s.node)
-	if err != nil {
-		return policy.Pod{}, err
-	}
-	return kube.FromPod(pod), nil
 }

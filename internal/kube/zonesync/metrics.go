@@ -18,16 +18,6 @@ const (
 	headless  serviceKind = "headless_with_selector" // without a selector, the time of a change is not known
 )
 
-// newProgramming returns the histogram of the service level indicator "DNS programming
-// latency" (kubernetes/community, sig-scalability/slos/dns_programming_latency.md).
-func newProgramming() *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "dnsconfigurer_dns_programming_duration_seconds",
-		Help:    "Time from the change of a Service or pod, as the EndpointSlice records it, until the zone has it.",
-		Buckets: prometheus.ExponentialBuckets(.001, 2, 16), // up to 32 s
-	}, []string{"service_kind"})
-}
-
 // register registers the metrics of s.
 func (s *Syncer) register(r prometheus.Registerer) {
 	r.MustRegister(s.programming)

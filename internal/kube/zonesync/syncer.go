@@ -96,7 +96,13 @@ func New(cfg Config) *Syncer {
 	s := &Syncer{
 		cfg: cfg, changes: make(chan change, maxBatch), refused: make(chan struct{}, 1),
 		complete: map[*informer]bool{}, logged: map[objectKey]string{}, created: time.Now(), loaded: make(chan struct{}),
-		programming: newProgramming(),
+		// The service level indicator "DNS programming latency" (kubernetes/community,
+		// sig-scalability/slos/dns_programming_latency.md).
+		programming: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "dnsconfigurer_dns_programming_duration_seconds",
+			Help:    "Time from the change of a Service or pod, as the EndpointSlice records it, until the zone has it.",
+			Buckets: prometheus.ExponentialBuckets(.001, 2, 16), // up to 32 s
+		}, []string{"service_kind"}),
 	}
 	add := func(r resource, client rest.Interface) {
 		s.informers = append(s.informers, &informer{
