@@ -21,7 +21,7 @@ import (
 
 const doctorHelp = `Read the objects of a live cluster, query its DNS servers, and print what is wrong: the
 object, the evidence, the cause and the next command. Without --ephemeral-container it changes
-nothing in the cluster. It works with CoreDNS, kube-dns and the servers of dnsconfigurer.
+nothing in the cluster. It works with CoreDNS and the servers of dnsconfigurer.
 
 The DNS servers are the addresses of the DNS Service and its endpoints, or those of
 --dns-server. From outside the cluster they are often unreachable: run doctor in a pod or on

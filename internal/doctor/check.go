@@ -101,7 +101,7 @@ const tooLate = "the time was over before the check ended: set --timeout"
 // Checks returns the table of checks, in the order in which they run. Those whose duration depends
 // most on tenants are last: they leave the others their time.
 func Checks() []Check {
-	return slices.Concat(serviceChecks(), reverseChecks(), workloadChecks(), corefileChecks(), corefileHabits(), kubeDNSChecks(),
+	return slices.Concat(serviceChecks(), reverseChecks(), workloadChecks(), corefileChecks(), corefileHabits(),
 		nodeChecks(), kubeletChecks(), admissionChecks(), probeChecks(), meansChecks(), podFileChecks(), podChecks(), nameChecks(),
 		networkChecks())
 }

@@ -104,16 +104,11 @@ const nextSystemLogs = "kubectl -n kube-system logs -l k8s-app=kube-dns --all-co
 
 // nextConfig is the command that prints the configuration of the cluster DNS, "" if it is unknown.
 func (v *view) nextConfig() string {
-	switch {
-	case v.corefile != nil:
-		return fmt.Sprintf(nextConfigMap, v.corefile.config.Namespace, v.corefile.config.Name)
-	case v.kubeDNS != nil:
-		return fmt.Sprintf(nextConfigMap, v.kubeDNS.config.Namespace, v.kubeDNS.config.Name)
+	if v.corefile == nil {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("kubectl -n %s get configmap %s -o yaml", v.corefile.config.Namespace, v.corefile.config.Name)
 }
-
-const nextConfigMap = "kubectl -n %s get configmap %s -o yaml"
 
 // withConfig has the command for the configuration that there is instead of the one of the check.
 func (v *view) withConfig(hits []hit, rest string) []hit {

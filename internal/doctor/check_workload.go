@@ -165,7 +165,7 @@ func findCrashLoop(v *view) (hits []hit) {
 			message:  fmt.Sprintf("container %s crashed %d times", c.Name, c.RestartCount),
 			evidence: []string{"waiting: " + c.State.Waiting.Message},
 		}
-		if len(p.Spec.Containers) > 1 { // kube-dns has three
+		if len(p.Spec.Containers) > 1 {
 			h.next = "kubectl -n $NS logs $NAME -c " + c.Name + " --previous"
 		}
 		if last := c.LastTerminationState.Terminated; last != nil {

@@ -12,5 +12,5 @@
 // could not be read is part of the Snapshot, and a check that needs it is reported as not
 // checked, never as passed.
 //
-// It works with any cluster DNS: CoreDNS, kube-dns and the command dns.
+// It works with any cluster DNS: CoreDNS and the command dns.
 package doctor

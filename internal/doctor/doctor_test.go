@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnsfaults"
@@ -145,7 +146,7 @@ func TestRun_Healthy(t *testing.T) {
 	for _, f := range r.Findings {
 		t.Errorf("%+v", f)
 	}
-	want := len(Checks()) - len(kubeDNSChecks()) // it is CoreDNS
+	want := len(Checks())
 	if len(r.NotChecked) > 0 || r.Passed != want || HasErrors(r) {
 		t.Errorf("%d of %d checks passed, not checked: %+v", r.Passed, want, r.NotChecked)
 	}
@@ -210,9 +211,6 @@ func TestRun_LoopCauses(t *testing.T) {
 		data["Corefile"] = strings.Replace(data["Corefile"].(string), "forward . /etc/resolv.conf", "forward . "+server, 1)
 		return snapshotOf(t, objects)
 	}
-	kubeDNS := func(server string) *Snapshot {
-		return withKubeDNSData(t, map[string]any{keyUpstreams: `["` + server + `"]`})
-	}
 	tests := []struct {
 		name     string
 		snapshot *Snapshot
@@ -220,8 +218,6 @@ func TestRun_LoopCauses(t *testing.T) {
 	}{
 		{"Corefile: the Service", corefile("10.96.0.10"), false},
 		{"Corefile: a loopback address", corefile("127.0.0.53"), true},
-		{"kube-dns: the Service", kubeDNS("10.96.0.10"), false},
-		{"kube-dns: a loopback address", kubeDNS("127.0.0.53"), true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -230,6 +226,21 @@ func TestRun_LoopCauses(t *testing.T) {
 				t.Errorf("want one finding, whose cause has a loopback address: %t: %+v", tt.loopback, r.Findings)
 			}
 		})
+	}
+}
+
+// TestRun_CrashedSidecar: the command for the log of a pod with two containers names the crashed one.
+func TestRun_CrashedSidecar(t *testing.T) {
+	s := snapshotOf(t, healthy(t))
+	i := slices.IndexFunc(s.Pods, func(p corev1.Pod) bool { return strings.HasPrefix(p.Name, "coredns-") })
+	p := &s.Pods[i]
+	p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "sidecar"})
+	p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{
+		Name: "sidecar", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}})
+	want := "kubectl -n kube-system logs " + p.Name + " -c sidecar --previous"
+	r := Run(t.Context(), s)
+	if !slices.ContainsFunc(r.Findings, func(f v1alpha1.DoctorFinding) bool { return f.Code == "dns-crash-loop" && f.Next == want }) {
+		t.Errorf("no dns-crash-loop with %q: %+v", want, r.Findings)
 	}
 }
 

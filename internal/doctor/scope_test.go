@@ -80,8 +80,7 @@ func TestRun_UnreadKind(t *testing.T) {
 // TestRun_UnreadConfigMap: a ConfigMap that was not read leaves out the checks that need it, and no
 // others.
 func TestRun_UnreadConfigMap(t *testing.T) {
-	coreDNS, kubeDNS := healthy(t), withKubeDNS(t)
-	delete(kubeDNS, "ConfigMap kube-system/kube-dns") // it is optional
+	coreDNS := healthy(t)
 	for _, tt := range []struct {
 		name    string
 		objects dnsfaults.Objects
@@ -90,8 +89,6 @@ func TestRun_UnreadConfigMap(t *testing.T) {
 	}{
 		{"the Corefile", coreDNS, "coredns", []string{"corefile-loop", "dns-service-address"}},
 		{"kubelet-config", coreDNS, KubeletConfigMap, []string{"dns-service-address", "corefile-loop"}},
-		{"kubelet-config, beside kube-dns", kubeDNS, KubeletConfigMap, []string{"dns-service-address", "kube-dns-config"}},
-		{"that of kube-dns", kubeDNS, "kube-dns", []string{"kube-dns-config", "dns-service-address"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := snapshotOf(t, tt.objects)
@@ -165,7 +162,7 @@ func TestRun_NoCorefile(t *testing.T) {
 	s := snapshotOf(t, objects)
 	permit(s)
 	r := Run(t.Context(), s)
-	want := len(Checks()) - len(corefileChecks()) - len(corefileHabits()) - len(kubeDNSChecks())
+	want := len(Checks()) - len(corefileChecks()) - len(corefileHabits())
 	if len(r.Findings)+len(r.NotChecked) > 0 || r.Passed != want {
 		t.Errorf("%d passed, want %d; %+v", r.Passed, want, r)
 	}
@@ -333,8 +330,8 @@ func TestDocumentation(t *testing.T) {
 		}
 	}
 	for _, c := range Checks() {
-		// See TestRun_Probes, TestRun_KubeDNSFaults, TestRun_Kubelets and TestRun_PodFiles.
-		needsMore := strings.HasPrefix(c.Code, "probe-") || strings.HasPrefix(c.Code, "kube-dns-") ||
+		// See TestRun_Probes, TestRun_Kubelets and TestRun_PodFiles.
+		needsMore := strings.HasPrefix(c.Code, "probe-") ||
 			slices.Contains(c.whole, Kubelets) || slices.Contains(c.whole, PodFiles)
 		if !found[c.Code] && !needsMore {
 			t.Errorf("no fault tests %s", c.Code)

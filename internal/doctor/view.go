@@ -37,7 +37,6 @@ type view struct {
 	clusterDNS    []netip.Addr    // of kubelet
 
 	corefile *corefileSource // nil: the cluster DNS has none, or it was not read
-	kubeDNS  *kubeDNSConfig  // nil: the cluster DNS is not kube-dns, or has no ConfigMap
 	domain   string          // of the cluster, in lower case, without final dot
 
 	nodeCaches []appsv1.DaemonSet
@@ -107,7 +106,6 @@ func newView(s *Snapshot) *view {
 	v.readProbes()
 	v.readKubelets()
 	v.readCorefile()
-	v.readKubeDNS()
 	v.domain = cmp.Or(s.ClusterDomain, v.kubeletDomain(), v.corefileDomain(), defaultDomain)
 	v.domain = strings.ToLower(strings.TrimSuffix(v.domain, "."))
 	for _, d := range s.DaemonSets {

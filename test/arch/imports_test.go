@@ -100,7 +100,7 @@ var imports = map[string][]string{
 		"pkg/policy", "pkg/resolvconf", "github.com/miekg/dns", "github.com/spf13/pflag", "k8s.io/api/core/v1"},
 	"internal/lookup/live": {"std", "internal/config", "internal/doctor", "internal/document", "internal/kube", "internal/kube/client",
 		"internal/lookup", "k8s.io/api/core/v1", "k8s.io/apimachinery/pkg/api/errors", "k8s.io/client-go/rest"},
-	"internal/doctor": {"values", "cmp", "context", "encoding/json", "path", "iter", "time", "api/v1alpha1",
+	"internal/doctor": {"values", "cmp", "context", "path", "iter", "time", "api/v1alpha1",
 		"internal/admission", "internal/doctor/corefile", "internal/excerpt", "internal/kube", "internal/libc",
 		"internal/spelling", "pkg/dnsserver/zone", "pkg/fqdn", "pkg/policy", "pkg/resolvconf", "github.com/miekg/dns",
 		"k8s.io/api/...", "k8s.io/apimachinery/..."},
