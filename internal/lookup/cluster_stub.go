@@ -34,6 +34,7 @@ type clusterStub struct {
 	// close.
 	wait bool
 
+	cache   *cache.Cache
 	sending sync.Mutex // held during a query without upstream servers, so that forwarded belongs to it
 
 	mu         sync.Mutex                      // guards what follows
@@ -78,12 +79,12 @@ func (c *cluster) run(ctx context.Context, q Question, s libc.Simulator) (outcom
 
 // newServer returns the server, and the tasks to run beside it.
 func (s *clusterStub) newServer() (*dnsserver.Server, []daemon.Task, error) {
-	store, err := cache.New(cache.Config{})
-	if err != nil {
+	var err error
+	if s.cache, err = cache.New(cache.Config{}); err != nil {
 		return nil, nil, err
 	}
 	config := dnsserver.Config{
-		Zone: s.zone, Domain: s.search.Domain, TTL: clusterTTL, Cache: store, Upstream: s.replyEmpty,
+		Zone: s.zone, Domain: s.search.Domain, TTL: clusterTTL, Cache: s.cache, Upstream: s.replyEmpty,
 		Autopath: dnsserver.Autopath{Suffix: s.search.Suffix, HostSuffixes: s.hostSuffixes},
 	}
 	var tasks []daemon.Task
@@ -123,6 +124,7 @@ func (s *clusterStub) exchange(network string) libc.Exchange {
 func (s *clusterStub) exchangeOffline(ctx context.Context, network string, query *dns.Msg) (*dns.Msg, error) {
 	s.sending.Lock()
 	defer s.sending.Unlock()
+	s.cache.Clear() // A and AAAA come in any order, and each must show all questions that it needs
 	reply, err := Exchange(ctx, network, s.addr, query)
 	forwarded := s.takeForwarded()
 	if reply == nil || forwarded == nil {
