@@ -27,9 +27,6 @@ import (
 // ackTimeout limits the write of an acknowledgement: the relay waits less.
 const ackTimeout = time.Second
 
-// recordsSuffix is that of the file of records, after the path of the socket.
-const recordsSuffix = ".sandboxes"
-
 // Server is the agent of a node.
 type Server struct {
 	Source  *config.Source[config.Agent]
@@ -66,14 +63,9 @@ func (s *Server) Run(ctx context.Context, c config.Agent) error {
 	if err != nil {
 		return err
 	}
-	// The next agent must not read its records before this one has written them.
-	defer listener.HoldLock()()
-	s.agent.RecordsFile = config.SocketPath(c.Listen) + recordsSuffix // only the owner of the socket writes it
-	s.agent.LoadRecords()
 	group := daemon.Group{
 		Tasks: []daemon.Task{func(ctx context.Context) error { return s.serve(ctx, listener) }, s.agent.Run},
-		// Events that are handled look pods up, report, and change records.
-		Last: []daemon.Task{reloader.Run, s.agent.KeepRecords},
+		Last:  []daemon.Task{reloader.Run}, // events that are handled look pods up, and report
 	}
 	if c.HTTP != "" {
 		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) { return nil, s.relays.ready() }}

@@ -168,57 +168,8 @@ func TestServer_Restart(t *testing.T) {
 		})
 	}
 	run("before", 1, hostText)
-	if info, err := os.Stat(filepath.Join(dir, "agent.sock.sandboxes")); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the file of records: %v, %v", info, err)
-	}
 	writeFiles(t, dir, map[string]string{"resolv.conf": otherHost})
 	run("after", 2, otherHost)
-}
-
-// TestServer_RecordsLock: the next agent gets the socket when this one has written its last records, not
-// before: they would replace those of the next one.
-func TestServer_RecordsLock(t *testing.T) {
-	const pods = 2
-	dir := shortDir(t)
-	files := map[string]string{"agent.yaml": strings.ReplaceAll(serverConfiguration, "DIR", dir), "resolv.conf": hostText}
-	for i := range pods {
-		files[fmt.Sprintf("manifests/%d.yaml", i)] = fmt.Sprintf(serverPod, i)
-		files[fmt.Sprintf("sandboxes/%d/resolv.conf", i)] = hostText
-	}
-	writeFiles(t, dir, files)
-	records := make(chan string, 1)
-	t.Run("agent", func(t *testing.T) {
-		startServer(t, filepath.Join(dir, "agent.yaml"))
-		relay := dial(t, filepath.Join(dir, "agent.sock"))
-		defer relay.Close()
-		client := nodestatus.Client{Socket: filepath.Join(dir, "status.sock")}
-		for n := 1; n <= pods; n++ { // the record of the last one is not written at once
-			announced := time.Time{}
-			await(t, func() bool {
-				if time.Since(announced) > time.Second {
-					announced = time.Now()
-					announce(t, relay, dir, n)
-				}
-				list, err := client.Pods(t.Context(), "")
-				return err == nil && len(list.Pods) == n && list.Pods[n-1].Outcome == "unchanged"
-			})
-		}
-		go func() {
-			for {
-				l, err := cri.Listen(filepath.Join(dir, "agent.sock"))
-				if err != nil {
-					time.Sleep(50 * time.Microsecond)
-					continue
-				}
-				text, err := os.ReadFile(filepath.Join(dir, "agent.sock.sandboxes"))
-				records <- fmt.Sprint(string(text), errors.Join(err, l.Close()))
-				return
-			}
-		}()
-	})
-	if got := <-records; strings.Count(got, `"state":"computed"`) != pods || !strings.HasSuffix(got, "<nil>") {
-		t.Errorf("when the next agent starts, the records are\n%s", got)
-	}
 }
 
 const slowPod = `{"apiVersion": "v1", "kind": "Pod",

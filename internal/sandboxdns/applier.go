@@ -87,23 +87,17 @@ type Applier struct {
 	Metrics *Metrics
 	Log     *slog.Logger
 
-	// RecordsFile is the path of the file that keeps, over a restart, what is known about the files of
-	// sandboxes: see LoadRecords and KeepRecords. Other users must not be able to write to its
-	// directory.
-	RecordsFile string
-
 	settings atomic.Pointer[Settings]
 	tasks    sync.WaitGroup
 	queue    *queue // of files to refresh
 	facts    confirmation
 
-	changed chan struct{} // has a token when records have changed
-	deleted atomic.Bool   // a directory of sandboxes was removed, which is logged
+	deleted atomic.Bool // a directory of sandboxes was removed, which is logged
 
 	mu          sync.Mutex
 	sandboxes   map[string]*sandbox // by ID
 	unannounced map[string]bool     // IDs of sandboxes from before a Reset
-	recalled    map[string]record   // of sandboxes that may be announced, by ID
+	recalled    map[string]memory   // of sandboxes that may be announced again, by ID
 }
 
 // sandbox is the state of a sandbox.
@@ -112,22 +106,18 @@ type sandbox struct {
 	cancel context.CancelFunc        // of the lookup
 	large  atomic.Bool               // the pod is decided in a turn; without mu, which is held meanwhile
 	drift  atomicValue[events.Drift] // why the file differs; without mu, which a file system can hold for long
-	record atomicValue[record]       // changed with mu, read without
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	memory
 	current  map[string]string // the annotations of now; nil: those of Sandbox
 	path     string            // "": no container yet
-	original [sha256.Size]byte // of the file before the first container; zero: not known
 	lookedUp bool
 	pod      policy.Pod
 	err      error // of the last lookup
-	reported cri.Outcome
-	finished bool // the outcome is final
-	observed bool // Settings.Observed was called, or must not be
+	finished bool  // the outcome is final
 
 	shim    bool     // a shim has forwarded the request of the sandbox
 	request *Request // of the sandbox; nil: not known
-	edited  bool     // the runtime's text is a decision, not the kubelet's: a shim has edited the request
 
 	// verified reports whether the file had the kubelet's text for the pod, or that of an
 	// agent or shim: only then can it be replaced later.
@@ -136,8 +126,23 @@ type sandbox struct {
 	want      resolvconf.Config // the last decision
 	refreshed time.Time         // the last rewrite; zero: none
 	delayed   bool              // a change of the annotations waits for podInterval
-	restored  bool              // has the kubelet's text by command, and keeps it
 }
+
+// memory is what the file of a sandbox does not show. It outlasts a lost connection of the relay, and not
+// the process: another one finds out with [sandboxfile.File.IsAsCreated].
+type memory struct {
+	original   [sha256.Size]byte // of the file before the first container; zero: not known
+	recognized [sha256.Size]byte // of a text that was the kubelet's for the pod, or a decision; zero: none
+	due        bool              // the decision is still to be written over the recognized text
+	edited     bool              // the runtime's text is a decision, not the kubelet's: a shim has edited the request
+	restored   bool              // has the kubelet's text by command, and keeps it
+	reported   cri.Outcome
+	observed   bool // Settings.Observed was called, or must not be
+}
+
+// recognize records that the file has the text with this digest from the kubelet, or as a decision of a
+// shim. s.mu must be held.
+func (s *sandbox) recognize(sum [sha256.Size]byte, due bool) { s.recognized, s.due = sum, due }
 
 // atomicValue is a T for several goroutines. It is the zero value at first.
 type atomicValue[T any] struct{ v atomic.Pointer[T] }
@@ -153,7 +158,7 @@ func (a *atomicValue[T]) Store(v T) { a.v.Store(&v) }
 
 // New returns an Applier without sandboxes.
 func New(metrics *Metrics, log *slog.Logger) *Applier {
-	return &Applier{Metrics: metrics, Log: log, queue: newQueue(), changed: make(chan struct{}, 1)}
+	return &Applier{Metrics: metrics, Log: log, queue: newQueue()}
 }
 
 // SetSettings applies settings to every decision from now on. Pods that were decided before are
@@ -200,50 +205,46 @@ func (a *Applier) Handle(ctx context.Context, e sandboxevent.Event) {
 func (a *Applier) Wait() { a.tasks.Wait() }
 
 // reset keeps the sandboxes whose files follow changes until Synchronized: those that are announced
-// again have not changed. Of the others the records are kept, and their pods are looked up again.
+// again have not changed. The pods of the others are looked up again, and their memory is kept.
 func (a *Applier) reset() {
-	unannounced := map[string]bool{}
-	for _, s := range a.list() {
-		if r, ok := s.unsettled(); ok {
-			a.removeForNow(s, r)
+	list := a.list()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unannounced = map[string]bool{}
+	for _, s := range list {
+		m, ok := s.unsettled()
+		if !ok {
+			a.unannounced[s.ID] = true
 			continue
 		}
-		unannounced[s.ID] = true
+		a.removeLocked(s.ID)
+		if a.recalled == nil {
+			a.recalled = map[string]memory{}
+		}
+		if len(a.recalled) < maxSandboxes {
+			a.recalled[s.ID] = m
+		}
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.unannounced = unannounced
 }
 
-// unsettled returns the record of s if the decision about it was not made, or its file does not follow
+// unsettled returns the memory of s if the decision about it was not made, or its file does not follow
 // changes. While s is being decided or written, ok is false: this ends with s as it is, and the events
 // of other pods do not wait for a file system.
-func (s *sandbox) unsettled() (r record, ok bool) {
+func (s *sandbox) unsettled() (m memory, ok bool) {
 	if !s.mu.TryLock() {
-		return record{}, false
+		return m, false
 	}
 	defer s.mu.Unlock()
-	r = s.record.Load()
-	r.reported, r.observed = s.reported, s.observed
-	return r, !s.finished || !s.verified || s.restored
-}
-
-// removeForNow removes a sandbox that is likely to be announced again, with the record r.
-func (a *Applier) removeForNow(s *sandbox, r record) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.removeLocked(s.ID)
-	a.recall(s.ID, r)
+	return s.memory, !s.finished || !s.verified || s.restored
 }
 
 // removeUnannounced removes the sandboxes that were not announced since the last Reset, and the
-// records of others: the runtime has announced all.
+// memory of others: the runtime has announced all.
 func (a *Applier) removeUnannounced() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.removeUnannouncedLocked()
 	a.recalled = nil
-	a.recordsChanged()
 }
 
 // removeUnannouncedLocked removes the sandboxes that were not announced since the last Reset. a.mu must
@@ -270,7 +271,6 @@ func (a *Applier) removeLocked(id string) {
 	delete(a.unannounced, id)
 	delete(a.recalled, id)
 	a.Metrics.setSandboxes(len(a.sandboxes))
-	a.recordsChanged()
 }
 
 // add returns the sandbox, and starts the lookup of its pod if the sandbox is new: when synced is
@@ -296,8 +296,8 @@ func (a *Applier) add(ctx context.Context, e sandboxevent.Sandbox, synced <-chan
 		a.sandboxes = map[string]*sandbox{}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s := &sandbox{Sandbox: e, cancel: cancel}
-	a.adoptRecord(s)
+	s := &sandbox{Sandbox: e, cancel: cancel, memory: a.recalled[e.ID]}
+	delete(a.recalled, e.ID)
 	a.sandboxes[e.ID] = s
 	a.Metrics.setSandboxes(len(a.sandboxes))
 	a.runTask(s, func() {

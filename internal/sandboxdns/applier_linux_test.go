@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -81,9 +82,39 @@ func (a *applierTest) path() string { return filepath.Join(a.directory, a.sandbo
 // write writes the text of the sandbox's file as a runtime or a pod does.
 func (a *applierTest) write(text string) {
 	a.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(a.path()), 0o755), os.WriteFile(a.path(), []byte(text), 0o644)); err != nil {
-		a.Fatal(err)
+	_, err := os.Lstat(a.path())
+	created := errors.Is(err, fs.ErrNotExist)
+	for range 100 {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(a.path()), 0o755), os.WriteFile(a.path(), []byte(text), 0o644)); err != nil {
+			a.Fatal(err)
+		}
+		if !created || a.isAsCreated() {
+			return
+		}
+		if err := os.Remove(a.path()); err != nil {
+			a.Fatal(err)
+		}
 	}
+	a.Fatal("a pause before each of 100 texts")
+}
+
+// writeAsPod writes the file as a runtime creates it, and again as a pod does, after 66 ms at the earliest.
+func (a *applierTest) writeAsPod(text string) {
+	a.Helper()
+	a.write(kubeletText)
+	time.Sleep(30 * time.Millisecond)
+	a.write(text)
+}
+
+// isAsCreated reports whether the file is one that a runtime creates, without a pause before its text.
+func (a *applierTest) isAsCreated() bool {
+	a.Helper()
+	f, err := sandboxfile.Open([]string{a.directory}, a.sandbox.ID, a.path())
+	if err != nil {
+		return true // not the file of a runtime
+	}
+	defer f.Close()
+	return f.IsAsCreated()
 }
 
 // start handles the start of the sandbox, and returns when its pod was looked up.
@@ -246,7 +277,11 @@ func TestApplier_Running(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := newApplierTest(t)
 			a.settings.Hook.Mode = c.mode
-			a.write(c.text)
+			if c.want == cri.Unverified {
+				a.writeAsPod(c.text)
+			} else {
+				a.write(c.text)
+			}
 			a.running()
 			r := a.want(c.want)
 			if strings.HasSuffix(r.Detail, notSeenAtStart) != (c.want == cri.Unverified) {
@@ -274,7 +309,7 @@ func TestApplier_Deadline(t *testing.T) {
 		a.settings.Hook.Mode = cri.Force
 		observed := 0
 		a.settings.Observed = func(policy.Pod, resolvconf.Config) { observed++ }
-		a.write(ownText)
+		a.writeAsPod(ownText)
 		a.start()
 		e := sandboxevent.Event{Kind: sandboxevent.Creating, Sandbox: a.sandbox, Path: a.path(), First: true}
 		e.ExpireAfter(c.wait)

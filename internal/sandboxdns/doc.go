@@ -16,9 +16,8 @@
 // for a lookup. The shim has edited the request that created the sandbox, and its files only
 // follow changes: [Applier.Adopt].
 //
-// A file that has the kubelet's text alone does not show that this text was recognized, after a change
-// of the host's file. So the agent keeps a record of it in a file, for the next process:
-// [Applier.KeepRecords].
+// There is no state file. The text that this program writes has the kubelet's text in its comments. A
+// file that no container has written is known by its times: [sandboxfile.File.IsAsCreated].
 //
 // The kubelet has already computed DNS for the pod, so the unchanged file is always safe. It
 // stays whenever something goes wrong, as in package cri.

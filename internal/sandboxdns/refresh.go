@@ -285,7 +285,7 @@ func (a *Applier) rewrite(settings *Settings, s *sandbox, f *content, dns resolv
 	if err := f.file.Replace(f.text, dns.String(), original); err != nil {
 		return err
 	}
-	a.noteWritten(s)
+	s.recognize([sha256.Size]byte{}, false)
 	s.drift.Store("")
 	s.known, s.refreshed, s.restored = s.want, time.Now(), false
 	time.Sleep(touchDelay)
@@ -398,7 +398,6 @@ func (a *Applier) restore(s *sandbox) error {
 		return nil
 	case f.origin == sandboxfile.Runtime && !s.verified: // never written, and not to be
 		s.restored = true
-		a.note(s, textRestored, sha256.Sum256(f.text))
 		return nil
 	case f.original == nil:
 		return errNoOriginal
@@ -406,7 +405,7 @@ func (a *Applier) restore(s *sandbox) error {
 	if err := f.file.Restore(f.text, f.original); err != nil {
 		return fmt.Errorf("restoring: %w", err)
 	}
-	a.noteWritten(s)
+	s.recognize([sha256.Size]byte{}, false)
 	s.drift.Store("")
 	s.restored, s.known = true, resolvconf.Parse(string(f.original)).Config()
 	a.Metrics.countRefresh(events.WrittenBack)

@@ -63,9 +63,6 @@ func (a *Applier) seen(s *sandbox, e *sandboxevent.Event, original [sha256.Size]
 		return
 	}
 	s.original = original
-	if original != ([sha256.Size]byte{}) {
-		a.note(s, textAtStart, original)
-	}
 }
 
 // digest returns the digest of the file, or zero if it cannot be read: the late write reports
@@ -158,7 +155,7 @@ func (a *Applier) write(settings *Settings, s *sandbox, first bool) cri.Report {
 		if hook.Problem != nil { // it is adopted with valid settings
 			return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.BadConfig, Detail: hook.Problem.Error()}
 		}
-		a.noteWritten(s)
+		s.recognize([sha256.Size]byte{}, false)
 		if err := a.adopt(settings, s, host, f, text); err != nil {
 			return s.failed(hook.Mode, err)
 		}
@@ -187,12 +184,19 @@ func (a *Applier) replace(settings *Settings, s *sandbox, host hostFiles, f *san
 	request := s.describe()
 	request.DNS, request.HasDNS, request.FromFile = resolvconf.Parse(string(text)).Config(), true, true
 	sum := sha256.Sum256(text)
-	// Nothing recorded the start of the sandbox, but the pod has not written the file. A text that differs
-	// stays unverified: the host's file may have changed since.
-	if sum != s.original && s.err == nil && hook.Problem == nil && f.IsAsCreated() && settings.computes(s.pod, host, request.DNS) {
+	// The pod has not written the file, although its start was not seen. A text that the kubelet does not
+	// compute from the node facts does not confirm them: they may be wrong, or the host's file may have changed.
+	untouched := s.original == [sha256.Size]byte{} && s.err == nil && hook.Problem == nil && f.IsAsCreated()
+	if computed := untouched && settings.computes(s.pod, host, request.DNS); computed || untouched && hook.Mode == cri.Force {
 		s.original = sum
+		s.observed = s.observed || !computed // the text does not show the node facts of now
 	}
 	request.Unverified = sum != s.original
+	if untouched && request.Unverified && s.recognized != sum && !s.shim {
+		// The kubelet's text of an earlier time: the decision is due if it is not what the kubelet computes now.
+		d := settings.Hook.Engine.Decide(s.pod, host().Pods)
+		s.recognize(sum, !settings.computes(s.pod, host, d.Config()))
+	}
 	s.known = request.DNS
 	if settings.Observed != nil && s.err == nil && !request.Unverified && !s.shim && !s.observed {
 		s.observed = true
@@ -214,7 +218,7 @@ func (a *Applier) replace(settings *Settings, s *sandbox, host hostFiles, f *san
 		s.verified = false
 		return s.failed(hook.Mode, err)
 	}
-	a.noteWritten(s)
+	s.recognize([sha256.Size]byte{}, false)
 	s.known, s.want = normalize(r.DNS), normalize(r.DNS)
 	if !first {
 		r.Outcome = cri.Late
@@ -235,14 +239,19 @@ func (a *Applier) decide(settings *Settings, s *sandbox, host hostFiles, request
 	case r.Outcome == cri.Edited && !compared:
 		return r // the text may be none that the kubelet computes: no other mode replaces it
 	default:
-		a.noteOutcome(s, sum, r.Outcome)
+		switch r.Outcome {
+		case cri.Unchanged:
+			s.recognize(sum, false)
+		case cri.Observed, cri.Edited:
+			s.recognize(sum, true)
+		}
 		return r
 	}
-	if s.record.Load().permits(sum) {
+	if s.recognized == sum {
 		return a.resume(settings, s, host, request)
 	}
 	if s.acceptDecision(settings, host, &r); r.Outcome == cri.Unchanged {
-		a.note(s, textDecided, sum)
+		s.recognize(sum, false)
 	} else if request.Unverified && !s.shim {
 		r.Outcome, r.Detail = cri.Unverified, r.Detail+notSeenAtStart
 	}
@@ -261,7 +270,7 @@ func (a *Applier) adopt(settings *Settings, s *sandbox, host hostFiles, f *sandb
 	d := settings.Hook.Engine.Decide(s.pod, host().Pods)
 	s.verified, s.want = true, normalize(d.Config())
 	original, ok := sandboxfile.Original(text)
-	if r := s.record.Load(); ok && r.state == textReplaced && r.sum == sha256.Sum256(original) {
+	if ok && s.original == sha256.Sum256(original) {
 		a.confirmBy(settings, s, host, resolvconf.Parse(string(original)).Config())
 	}
 	switch {
@@ -282,6 +291,31 @@ func (a *Applier) adopt(settings *Settings, s *sandbox, host hostFiles, f *sandb
 	}
 	time.Sleep(touchDelay)
 	return f.Touch()
+}
+
+// resume returns the decision for a text that the kubelet has computed from the node facts of an
+// earlier time. The file follows changes from now on, as before. Only a decision that is due is
+// written at once, when the node facts are confirmed. s.mu must be held.
+func (a *Applier) resume(settings *Settings, s *sandbox, host hostFiles, request cri.Sandbox) cri.Report {
+	request.DNS, request.HasDNS = resolvconf.Config{}, false // the node facts of now do not give it
+	r := settings.Hook.DecidePod(request, s.pod, s.err, host)
+	if r.Outcome != cri.Edited && r.Outcome != cri.Observed {
+		return r
+	}
+	d := settings.Hook.Engine.Decide(s.pod, host().Pods)
+	switch {
+	case normalize(r.DNS).Equal(s.known):
+		r.Outcome = cri.Unchanged
+	case r.Outcome == cri.Observed:
+	case !s.due:
+		r.Outcome = cri.Unchanged
+		a.queue.push(s.ID, causeVerify)
+	case isUnreachable(&s.pod, &d):
+		r.Outcome, r.Detail = cri.Observed, unreachable
+	case settings.Hook.Mode != cri.Force && !a.facts.covers(factsOf(&d)):
+		r.Outcome, r.Detail = cri.Observed, unconfirmed
+	}
+	return r
 }
 
 // verifyLater queues s if its file does not have the decision. s.mu must be held.

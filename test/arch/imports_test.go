@@ -140,7 +140,7 @@ var imports = map[string][]string{
 	"internal/nodefacts": {"std", "pkg/policy", "pkg/resolvconf"},
 	"internal/startuptaint": {"std", "internal/config", "internal/events",
 		"github.com/prometheus/client_golang/prometheus", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest"},
-	"internal/sandboxdns": {"std", "api/v1alpha1", "internal/atomicfile", "internal/config", "internal/decision",
+	"internal/sandboxdns": {"std", "api/v1alpha1", "internal/config", "internal/decision",
 		"internal/events", "internal/excerpt", "internal/nodestatus", "internal/sandboxevent", "internal/sandboxfile",
 		"pkg/cri", "pkg/policy", "pkg/resolvconf", "github.com/prometheus/client_golang/prometheus"},
 	"internal/relay": {"std", "internal/config", "internal/daemon", "internal/sandboxevent", "internal/usage",

@@ -8,14 +8,10 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"log/slog"
-	"maps"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -26,14 +22,12 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
-	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
 
 // oldPod returns an agent with a pod that is older than the last change of the host's file: the pod
 // has not followed it. change changes the settings with which the pod was decided.
 func oldPod(t *testing.T, change func(*applierTest)) *refreshTest {
 	a := newRefreshTest(t, policy.Default, hostText, func(a *applierTest) {
-		a.RecordsFile = filepath.Join(t.TempDir(), "agent.sock.sandboxes")
 		a.settings.Refresh = ScopeOff
 		if change != nil {
 			change(a)
@@ -51,32 +45,15 @@ func (a *refreshTest) follow() {
 	a.SetSettings(&next)
 }
 
-// stop ends the agent as a process does: it writes its records.
-func (a *refreshTest) stop() {
-	a.Helper()
-	ctx, cancel := context.WithCancel(a.ctx)
-	cancel()
-	if err := a.KeepRecords(ctx); err != nil {
-		a.Fatal(err)
-	}
-}
-
 // restart returns the next agent of the node, with refresh for all pods. Its relay has announced
 // nothing yet.
 func (a *refreshTest) restart() *refreshTest {
 	a.Helper()
-	a.stop()
-	return a.startNext()
-}
-
-// startNext is restart for an agent that has ended.
-func (a *refreshTest) startNext() *refreshTest {
 	next := prepareRefreshTest(a.T, policy.Default, func(next *applierTest) {
-		next.directory, next.RecordsFile = a.directory, a.RecordsFile
+		next.directory = a.directory
 		next.settings.Directories = a.settings.Directories
 	})
 	next.host = a.host
-	next.LoadRecords()
 	next.SetSettings(&next.settings)
 	return next
 }
@@ -90,41 +67,6 @@ func (a *refreshTest) nextReport() cri.Report {
 	default:
 		a.Fatal("the pod was not decided, or its outcome is that of before")
 		return cri.Report{}
-	}
-}
-
-// savedRecords returns the content of the file of records.
-func (a *refreshTest) savedRecords() map[string]record {
-	a.Helper()
-	records, err := readRecords(a.RecordsFile)
-	if err != nil {
-		a.Fatal(err)
-	}
-	return records
-}
-
-// newRecordsTest returns an agent without sandboxes that keeps records.
-func newRecordsTest(t *testing.T) *refreshTest {
-	a := &refreshTest{applierTest: newApplierTest(t)}
-	a.RecordsFile = filepath.Join(t.TempDir(), "agent.sock.sandboxes")
-	return a
-}
-
-// logTo lets the agent write a log that the test reads.
-func (a *refreshTest) logTo() *logbuffer.Buffer {
-	log := new(logbuffer.Buffer)
-	a.Log = slog.New(slog.NewTextHandler(log, nil))
-	return log
-}
-
-// wantIgnored checks that the file of records is ignored, and that the log names it.
-func (a *refreshTest) wantIgnored() {
-	a.Helper()
-	log := a.logTo()
-	a.LoadRecords()
-	s := log.String()
-	if len(a.recalled) != 0 || !strings.Contains(s, "records of sandboxes ignored") || !strings.Contains(s, a.RecordsFile) {
-		a.Errorf("records %v, log\n%s", a.recalled, s)
 	}
 }
 
@@ -147,9 +89,9 @@ func (a *refreshTest) wantFollows() {
 	}
 }
 
-// TestRecords_Reset: a pod that is older than the last change of the host's file follows later changes
+// TestMemory_Reset: a pod that is older than the last change of the host's file follows later changes
 // after the relay has connected again, and is neither decided nor reported a second time.
-func TestRecords_Reset(t *testing.T) {
+func TestMemory_Reset(t *testing.T) {
 	a := oldPod(t, nil)
 	for range 2 {
 		a.announce()
@@ -162,8 +104,8 @@ func TestRecords_Reset(t *testing.T) {
 	a.wantFollows()
 }
 
-// TestRecords_ResetPending: a change that the file waits for is not lost when the relay connects again.
-func TestRecords_ResetPending(t *testing.T) {
+// TestMemory_ResetPending: a change that the file waits for is not lost when the relay connects again.
+func TestMemory_ResetPending(t *testing.T) {
 	a := oldPod(t, nil)
 	a.follow()
 	a.HostChanged()
@@ -177,9 +119,9 @@ func TestRecords_ResetPending(t *testing.T) {
 	}
 }
 
-// TestRecords_ResetGone: sandboxes that the runtime does not announce any more are forgotten when it
+// TestMemory_ResetGone: sandboxes that the runtime does not announce any more are forgotten when it
 // has announced all, and not before.
-func TestRecords_ResetGone(t *testing.T) {
+func TestMemory_ResetGone(t *testing.T) {
 	a := oldPod(t, nil)
 	reset := func(kinds ...sandboxevent.Kind) {
 		for _, k := range append([]sandboxevent.Kind{sandboxevent.Reset}, kinds...) {
@@ -192,34 +134,31 @@ func TestRecords_ResetGone(t *testing.T) {
 		t.Errorf("%d pods before the runtime has announced its sandboxes", n)
 	}
 	reset(sandboxevent.Synchronized)
-	if n := len(a.Pods()); n != 0 || len(a.records()) != 0 {
-		t.Errorf("%d pods, records %v", n, a.records())
+	if n := len(a.Pods()); n != 0 || len(a.recalled) != 0 {
+		t.Errorf("%d pods, %d are kept in memory", n, len(a.recalled))
 	}
 }
 
-// TestRecords_ResetBusy: while the file of a pod is written, as on a file system that hangs, a relay that
-// connects again and the records of other pods do not wait for it. The pod stays, and is written.
-func TestRecords_ResetBusy(t *testing.T) {
+// TestMemory_ResetBusy: while the file of a pod is written, as on a file system that hangs, a relay that
+// connects again does not wait for it. The pod stays, and is written.
+func TestMemory_ResetBusy(t *testing.T) {
 	a := oldPod(t, nil)
 	a.follow()
 	a.facts.confirm(nodeFacts)
 	proceed, refreshed := a.blockRefresh()
-	handled := make(chan int)
+	handled := make(chan bool)
 	go func() {
 		a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Reset})
-		handled <- len(a.records())
+		close(handled)
 	}()
-	records := 0
 	select {
-	case records = <-handled:
-		close(proceed)
+	case <-handled:
 	case <-time.After(time.Minute):
-		t.Error("the relay and the records wait for a file")
-		close(proceed)
-		records = <-handled
+		t.Error("the relay waits for a file")
 	}
-	if got := <-refreshed; got != events.Refreshed || records != 1 {
-		t.Errorf("got %s, %d records", got, records)
+	close(proceed)
+	if got := <-refreshed; got != events.Refreshed {
+		t.Errorf("got %s", got)
 	}
 	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Running, Sandbox: a.applierTest.sandbox, Path: a.path()})
 	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Synchronized})
@@ -229,9 +168,9 @@ func TestRecords_ResetBusy(t *testing.T) {
 	}
 }
 
-// TestRecords_ResetLimit: sandboxes that are not announced again make room for others, also with a relay
+// TestMemory_ResetLimit: sandboxes that are not announced again make room for others, also with a relay
 // that does not say when it has announced all.
-func TestRecords_ResetLimit(t *testing.T) {
+func TestMemory_ResetLimit(t *testing.T) {
 	a := oldPod(t, nil)
 	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Reset})
 	for i := range maxSandboxes {
@@ -243,9 +182,9 @@ func TestRecords_ResetLimit(t *testing.T) {
 	}
 }
 
-// TestRecords_ResetUndecided: a pod whose file does not follow changes is decided again when the relay
+// TestMemory_ResetUndecided: a pod whose file does not follow changes is decided again when the relay
 // connects again, and its outcome is reported only if it differs.
-func TestRecords_ResetUndecided(t *testing.T) {
+func TestMemory_ResetUndecided(t *testing.T) {
 	a := oldPod(t, func(a *applierTest) { a.settings.Hook.Lookup = failedLookup(cri.ErrUnknownPod) })
 	a.announce()
 	if n := len(a.reports); n != 0 {
@@ -259,31 +198,20 @@ func TestRecords_ResetUndecided(t *testing.T) {
 	}
 }
 
-// TestRecords_Reused: a sandbox ID that another pod has now is another sandbox.
-func TestRecords_Reused(t *testing.T) {
-	for name, restart := range map[string]func(*refreshTest) *refreshTest{
-		"reset":   func(a *refreshTest) *refreshTest { return a },
-		"restart": (*refreshTest).restart,
-	} {
-		t.Run(name, func(t *testing.T) {
-			a := restart(oldPod(t, nil))
-			a.applierTest.sandbox.UID = "v"
-			a.announce()
-			if r := a.nextReport(); r.Outcome != cri.Unverified || r.Sandbox.UID != "v" {
-				t.Errorf("%+v", r)
-			}
-			a.follow()
-			if got := a.refreshNow(causeHost); got != "" || string(a.read()) != hostText {
-				t.Errorf("%q, and the file has\n%s", got, a.read())
-			}
-		})
+// TestMemory_Reused: a sandbox ID that another pod has now is another sandbox.
+func TestMemory_Reused(t *testing.T) {
+	a := oldPod(t, nil)
+	a.applierTest.sandbox.UID = "v"
+	a.announce()
+	if r := a.nextReport(); r.Sandbox.UID != "v" {
+		t.Errorf("%+v", r)
 	}
 }
 
-// TestRecords_Restart: a pod that is older than the last change of the host's file follows changes
-// after a restart of the agent, if its file still has the text that the earlier agent has seen. Like
-// all files it waits until a pod has confirmed the node facts.
-func TestRecords_Restart(t *testing.T) {
+// TestMemory_Restart: a pod that is older than the last change of the host's file follows changes
+// after a restart of the agent, if no container has written its file. Like all files it waits until a pod
+// has confirmed the node facts.
+func TestMemory_Restart(t *testing.T) {
 	for name, c := range map[string]struct {
 		down func(*refreshTest) // what happens while no agent runs
 		want cri.Outcome
@@ -298,18 +226,13 @@ func TestRecords_Restart(t *testing.T) {
 				a.Fatal(err)
 			}
 		}, cri.WriteFailed},
-		"no records": {func(a *refreshTest) {
-			if err := os.Remove(a.RecordsFile); err != nil {
-				a.Fatal(err)
-			}
-		}, cri.Unverified},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := oldPod(t, nil)
-			a.stop()
+			time.Sleep(30 * time.Millisecond) // a later write is not the runtime's
 			c.down(a)
 			before := a.read()
-			next := a.startNext()
+			next := a.restart()
 			next.announce()
 			if r := next.nextReport(); r.Outcome != c.want {
 				t.Errorf("%+v", r)
@@ -334,8 +257,8 @@ func TestRecords_Restart(t *testing.T) {
 	}
 }
 
-// TestRecords_Restarts: what is known about a file is kept over several restarts.
-func TestRecords_Restarts(t *testing.T) {
+// TestMemory_Restarts: what is known about a file is kept over several restarts.
+func TestMemory_Restarts(t *testing.T) {
 	a := oldPod(t, nil)
 	for range 3 {
 		a = a.restart()
@@ -343,41 +266,11 @@ func TestRecords_Restarts(t *testing.T) {
 	}
 	a.facts.confirm(nodeFacts)
 	a.wantFollows()
-	a.stop()
-	if r := a.savedRecords()[a.applierTest.sandbox.ID]; r.state != textReplaced || !r.seen {
-		t.Errorf("a file that was replaced has the record %+v", r)
-	}
 }
 
-// TestRecords_NotAnnounced: records of sandboxes that were not announced yet are kept, and dropped
-// when the runtime has announced all.
-func TestRecords_NotAnnounced(t *testing.T) {
-	a := oldPod(t, nil).restart().restart()
-	if n := len(a.savedRecords()); n != 1 {
-		t.Errorf("%d records are kept by an agent without a relay", n)
-	}
-	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Reset})
-	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Synchronized})
-	if a.stop(); len(a.savedRecords()) != 0 {
-		t.Errorf("records of sandboxes that are gone: %v", a.savedRecords())
-	}
-}
-
-// TestRecords_Removed: the record of a sandbox is dropped with it.
-func TestRecords_Removed(t *testing.T) {
-	a := oldPod(t, nil)
-	if a.stop(); len(a.savedRecords()) != 1 {
-		t.Errorf("records %v", a.savedRecords())
-	}
-	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Removed, Sandbox: sandboxevent.Sandbox{ID: a.applierTest.sandbox.ID}})
-	if a.stop(); len(a.savedRecords()) != 0 {
-		t.Errorf("records %v", a.savedRecords())
-	}
-}
-
-// TestRecords_Unfinished: a pod that was not found before the restart keeps what is known about its
+// TestMemory_Unfinished: a pod that was not found before the restart keeps what is known about its
 // file. In mode Force the file that the agent saw before the first container is replaced.
-func TestRecords_Unfinished(t *testing.T) {
+func TestMemory_Unfinished(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string // when the pod is found
 		want cri.Outcome
@@ -387,7 +280,6 @@ func TestRecords_Unfinished(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := prepareRefreshTest(t, policy.Default, func(a *applierTest) {
-				a.RecordsFile = filepath.Join(t.TempDir(), "agent.sock.sandboxes")
 				a.settings.Hook.Lookup = func(ctx context.Context, _ cri.Sandbox) (policy.Pod, error) {
 					<-ctx.Done()
 					return policy.Pod{}, ctx.Err()
@@ -397,7 +289,10 @@ func TestRecords_Unfinished(t *testing.T) {
 			a.SetSettings(&a.settings)
 			a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: a.applierTest.sandbox})
 			a.create(true)
-			a.write(c.text)
+			if c.text != ownText {
+				time.Sleep(30 * time.Millisecond) // a later write is not the runtime's
+				a.write(c.text)
+			}
 			next := a.restart()
 			next.settings.Hook.Mode = cri.Force
 			observed := 0
@@ -413,12 +308,11 @@ func TestRecords_Unfinished(t *testing.T) {
 	}
 }
 
-// TestRecords_Due: a decision that was not written in mode Observe is written when the agent writes
+// TestMemory_Due: a decision that was not written in mode Observe is written when the agent writes
 // files, although the host's file has changed since, and with refresh Off, too. After a restart a pod
 // must have confirmed the node facts.
-func TestRecords_Due(t *testing.T) {
+func TestMemory_Due(t *testing.T) {
 	overridden := func(a *applierTest) {
-		a.RecordsFile = filepath.Join(t.TempDir(), "agent.sock.sandboxes")
 		a.settings.Hook.Mode, a.settings.Refresh = cri.Observe, ScopeOff
 		a.settings.Hook.Lookup = fixedLookup(policy.Pod{Namespace: "shop", Name: "web", UID: "u",
 			Policy: policy.ClusterFirst, Override: policy.Default})
@@ -474,9 +368,9 @@ func TestRecords_Due(t *testing.T) {
 	})
 }
 
-// TestRecords_FailedForce: a text that only mode Force replaces, in which a write has failed, is not replaced
+// TestMemory_FailedForce: a text that only mode Force replaces, in which a write has failed, is not replaced
 // in mode Generate: it was not compared with what the kubelet computes.
-func TestRecords_FailedForce(t *testing.T) {
+func TestMemory_FailedForce(t *testing.T) {
 	a := prepareRefreshTest(t, policy.Default, func(a *applierTest) { a.settings.Hook.Mode = cri.Force })
 	a.write(ownText)
 	host := a.settings.Hook.HostFiles
@@ -501,12 +395,11 @@ func TestRecords_FailedForce(t *testing.T) {
 	}
 }
 
-// TestRecords_Restored: a file that was never written is not written after the command restore, whatever
+// TestMemory_Restored: a file that was never written is not written after the command restore, whatever
 // happens, until the command refresh.
-func TestRecords_Restored(t *testing.T) {
+func TestMemory_Restored(t *testing.T) {
 	overridden := fixedLookup(policy.Pod{Namespace: "shop", Name: "web", UID: "u", Policy: policy.ClusterFirst, Override: policy.Default})
 	a := prepareRefreshTest(t, policy.ClusterFirst, func(a *applierTest) {
-		a.RecordsFile = filepath.Join(t.TempDir(), "agent.sock.sandboxes")
 		a.settings.Hook.Lookup = overridden
 	})
 	a.host = resolvconf.Parse(otherHost)
@@ -531,249 +424,40 @@ func TestRecords_Restored(t *testing.T) {
 	}
 	wantKept(a)
 	a.announce()
-	next := a.restart()
-	next.settings.Hook.Lookup = overridden
-	next.announce()
-	wantKept(next)
-	next.refreshNow(causeCommand)
-	if r := next.nextReport(); r.Outcome != cri.Late || next.Pods()[0].Restored {
+	a.refreshNow(causeCommand)
+	if r := a.nextReport(); r.Outcome != cri.Late || a.Pods()[0].Restored {
 		t.Errorf("%+v", r)
 	}
 }
 
-// TestRecords_OfShim: a file with an earlier decision, which a shim has sent to the runtime, follows
-// changes, too. The kubelet's text is not known.
-func TestRecords_OfShim(t *testing.T) {
+// TestMemory_OfShim: a file with an earlier decision, which a shim has sent to the runtime, gets the decision
+// of now, like a file with the kubelet's text.
+func TestMemory_OfShim(t *testing.T) {
 	lookup := fixedLookup(policy.Pod{Namespace: "shop", Name: "web", UID: "u", Policy: policy.ClusterFirst, Override: policy.Default})
 	a := oldPod(t, func(a *applierTest) { a.settings.Hook.Lookup = lookup })
 	next := a.restart()
 	next.settings.Hook.Lookup = lookup
 	next.announce()
-	if r := next.nextReport(); r.Outcome != cri.Unchanged {
+	if r := next.nextReport(); r.Outcome != cri.Observed || r.Detail != unconfirmed {
 		t.Fatalf("%+v", r)
 	}
 	next.facts.confirm(nodeFacts)
-	next.wantFollows()
-	if original, ok := sandboxfile.Original(next.read()); !ok || string(original) == hostText {
-		t.Errorf("the original is %q", original)
+	next.refreshNow(causeHost)
+	if r := next.nextReport(); r.Outcome != cri.Late || !resolvconf.Parse(string(next.read())).Config().Equal(next.host.Config()) {
+		t.Errorf("%+v, and the file has\n%s", r, next.read())
 	}
 }
 
-// TestRecords_Invalid: a file of records that is damaged, of another program or of a later version has
-// no records. The log names it, and the next records replace it.
-func TestRecords_Invalid(t *testing.T) {
-	valid := string(formatRecords(map[string]record{"5e1f": {uid: "u", state: textComputed}}))
-	head, line, _ := strings.Cut(valid, "\n")
-	replaced := func(old, text string) string { return strings.Replace(valid, old, text, 1) }
-	for name, text := range map[string]string{
-		"empty":            "",
-		"binary":           "\x00\xff\x00",
-		"cut":              valid[:len(valid)-10],
-		"without a header": line,
-		"another kind":     replaced(recordsKind, "AgentConfiguration"),
-		"later version":    replaced(`"version":1`, `"version":2`),
-		"unknown state":    replaced(string(textComputed), "verified"),
-		"short digest":     replaced("0000", ""),
-		"no digest":        replaced("0000", "zzzz"),
-		"without an ID":    replaced("5e1f", ""),
-		"long ID":          replaced("5e1f", strings.Repeat("x", maxRecordName+1)),
-		"long line":        valid + strings.Repeat(" ", maxRecordLine) + line,
-		"long file":        valid + strings.Repeat("\n", maxRecordsFile),
-		"another type":     valid + "[]\n",
-		"nested":           valid + strings.Repeat("[", maxRecordLine/2) + "\n",
-		"too many":         head + "\n" + manyLines(line, maxSandboxes+1),
-	} {
-		t.Run(name, func(t *testing.T) {
-			a := newRecordsTest(t)
-			if err := os.WriteFile(a.RecordsFile, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			a.wantIgnored()
-			if a.stop(); len(a.savedRecords()) != 0 {
-				t.Errorf("the next records are %v", a.savedRecords())
-			}
-			if info, err := os.Stat(a.RecordsFile); err != nil || info.Mode().Perm() != 0o600 {
-				t.Errorf("%v, %v", info, err)
-			}
-		})
-	}
-}
-
-// manyLines returns n copies of line with different IDs.
-func manyLines(line string, n int) string {
-	var b strings.Builder
-	for i := range n {
-		b.WriteString(strings.Replace(line, "5e1f", fmt.Sprint(i), 1))
-	}
-	return b.String()
-}
-
-// TestRecords_Link: a file of records that is a link is neither read nor written through.
-func TestRecords_Link(t *testing.T) {
-	a := newRecordsTest(t)
-	valid := formatRecords(map[string]record{"5e1f": {uid: "u", state: textComputed}})
-	target := a.RecordsFile + ".target"
-	if err := errors.Join(os.WriteFile(target, valid, 0o600), os.Symlink(target, a.RecordsFile)); err != nil {
-		t.Fatal(err)
-	}
-	a.wantIgnored()
-	a.stop()
-	if text, err := os.ReadFile(target); err != nil || string(text) != string(valid) {
-		t.Errorf("%v, the target:\n%s", err, text)
-	}
-	if info, err := os.Lstat(a.RecordsFile); err != nil || !info.Mode().IsRegular() {
-		t.Errorf("%v, %v", info, err)
-	}
-}
-
-// TestRecords_Bounded: the file of as many records as there may be can be read again. Records with
-// names that no sandbox has are left out.
-func TestRecords_Bounded(t *testing.T) {
-	records := map[string]record{}
-	add := func(n, length int) {
-		for i := range n {
-			name := fmt.Sprintf("%0*d", length, i)
-			records[name] = record{uid: name, state: textComputed}
-		}
-	}
-	add(maxSandboxes, 64)
-	read, err := parseRecords(strings.NewReader(string(formatRecords(records))))
-	if err != nil || !maps.Equal(read, records) {
-		t.Errorf("%d records, %v", len(read), err)
-	}
-	add(maxSandboxes, maxRecordName)
-	records[strings.Repeat("x", maxRecordName+1)] = record{state: textComputed}
-	records["long"] = record{state: textComputed, uid: strings.Repeat("x", maxRecordName+1)}
-	records["nothing is known"] = record{uid: "u"}
-	text := formatRecords(records)
-	if read, err = parseRecords(strings.NewReader(string(text))); err != nil || len(read) == 0 || len(text) > maxRecordsFile {
-		t.Errorf("%d bytes, %d records, %v", len(text), len(read), err)
-	}
-}
-
-// keepRecords runs KeepRecords with a record until stop is called. directory, in which it writes, does
-// not exist.
-func (a *refreshTest) keepRecords() (directory string, stop func()) {
-	a.Helper()
-	a.recall("5e1f", record{uid: "u", state: textDue})
-	directory = filepath.Dir(a.RecordsFile)
-	if err := os.Remove(directory); err != nil {
-		a.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(a.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- a.KeepRecords(ctx) }()
-	return directory, func() {
-		cancel()
-		if err := <-ended; err != nil {
-			a.Error(err)
-		}
-	}
-}
-
-// TestRecords_Retry: a write that fails is tried again without another change, and logged once.
-func TestRecords_Retry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newRecordsTest(t)
-		log := a.logTo()
-		directory, stop := a.keepRecords()
-		a.recordsChanged()
-		time.Sleep(4 * recordsRetry)
-		synctest.Wait()
-		if n := strings.Count(log.String(), "records of sandboxes not written"); n != 1 {
-			t.Errorf("logged %d times:\n%s", n, log)
-		}
-		if err := os.Mkdir(directory, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(recordsRetry + recordsInterval)
-		synctest.Wait()
-		if _, err := os.Stat(a.RecordsFile); err != nil {
-			t.Errorf("not written again: %v", err)
-		}
-		stop()
-	})
-}
-
-// TestRecords_Leftover: the temporary file of an agent that was killed during a write is removed.
-func TestRecords_Leftover(t *testing.T) {
-	a := newRecordsTest(t)
-	directory, name := filepath.Split(a.RecordsFile)
-	if err := os.WriteFile(filepath.Join(directory, "."+name+".1"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	a.LoadRecords()
-	if entries, err := os.ReadDir(directory); err != nil || len(entries) != 0 {
-		t.Errorf("%v, %v", entries, err)
-	}
-}
-
-// TestRecords_Write: many changes are few writes, and a write that fails is tried again at the next
-// change, and logged once.
-func TestRecords_Write(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newRecordsTest(t)
-		log := a.logTo()
-		directory, stop := a.keepRecords()
-		change := func() {
-			a.recordsChanged()
-			synctest.Wait()
-		}
-		change()
-		time.Sleep(recordsInterval)
-		change()
-		if n := strings.Count(log.String(), "records of sandboxes not written"); n != 1 {
-			t.Errorf("logged %d times:\n%s", n, log)
-		}
-		if err := os.Mkdir(directory, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		change() // within the interval
-		if _, err := os.Stat(a.RecordsFile); err == nil {
-			t.Error("written at once")
-		}
-		time.Sleep(recordsInterval)
-		synctest.Wait()
-		if n := len(a.savedRecords()); n != 1 {
-			t.Errorf("%d records", n)
-		}
-		a.mu.Lock()
-		a.recalled = nil
-		a.mu.Unlock()
-		if stop(); len(a.savedRecords()) != 0 {
-			t.Errorf("records after the end: %v", a.savedRecords())
-		}
-	})
-}
-
-func FuzzParseRecords(f *testing.F) {
-	f.Add(string(formatRecords(map[string]record{"5e1f": {uid: "u", state: textComputed}, "a": {state: textAtStart}})))
-	f.Add(`{"kind":"SandboxRecords","version":1}` + "\n{}\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		records, err := parseRecords(strings.NewReader(text))
-		if err != nil && len(records) > 0 || len(records) > maxSandboxes {
-			t.Fatalf("%d records, %v", len(records), err)
-		}
-		if err != nil {
-			return
-		}
-		again, err := parseRecords(strings.NewReader(string(formatRecords(records))))
-		if err != nil || !maps.Equal(again, records) {
-			t.Errorf("%v, %v: %v, %v", records, again, err, text)
-		}
-	})
-}
-
-// TestRecords_Confirm: after a restart, the text of the runtime that a pod's file records confirms the node
-// facts only if an agent saw it before the pod's first container. The pod can write such comments itself,
-// with a digest that is right, and a text that agrees with wrong facts.
-func TestRecords_Confirm(t *testing.T) {
+// TestMemory_Confirm: after a restart, a file confirms the node facts only if no container has written it. A
+// pod can write the comments of this program itself, with a digest that is right, and a text that agrees with
+// wrong facts.
+func TestMemory_Confirm(t *testing.T) {
 	wrong := func(text string) string { return strings.ReplaceAll(text, "10.96.0.10", "203.0.113.9") }
 	for name, c := range map[string]struct {
 		change func(*refreshTest) // of the file, before the next agent starts
 		want   bool
 	}{
-		"as it was written":    {func(*refreshTest) {}, true},
+		"as it was written":    {func(*refreshTest) {}, false},
 		"as a runtime made it": {func(a *refreshTest) { a.writeAsRuntime(clusterText) }, true},
 		"forged comments": {func(a *refreshTest) {
 			forged := &refreshTest{applierTest: newApplierTest(t)}
@@ -791,14 +475,12 @@ func TestRecords_Confirm(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newRefreshTest(t, policy.ClusterFirst, clusterText, func(a *applierTest) {
-				a.RecordsFile = filepath.Join(t.TempDir(), "agent.sock.sandboxes")
 				a.settings.Hook.Mode = cri.Generate
 				a.settings.Hook.Lookup = overridden
 			})
 			if sandboxfile.OriginOf(a.read()) != sandboxfile.Written {
 				t.Fatalf("not written:\n%s", a.read())
 			}
-			a.stop()
 			time.Sleep(30 * time.Millisecond) // a later write is not the runtime's
 			c.change(a)
 			server := "203.0.113.9"
@@ -810,7 +492,7 @@ func TestRecords_Confirm(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			next := a.startNext()
+			next := a.restart()
 			next.settings.Hook.Lookup, next.settings.Hook.Engine = overridden, engine
 			next.announce()
 			if got := next.facts.covers(1 << policy.FromClusterDNS); got != c.want {
@@ -820,24 +502,13 @@ func TestRecords_Confirm(t *testing.T) {
 	}
 }
 
-// writeAsRuntime replaces the sandbox's file as a runtime creates it, without a pause before the text.
+// writeAsRuntime replaces the sandbox's file as a runtime creates it.
 func (a *refreshTest) writeAsRuntime(text string) {
 	a.Helper()
-	for range 100 {
-		if err := os.Remove(a.path()); err != nil {
-			a.Fatal(err)
-		}
-		a.write(text)
-		f, err := sandboxfile.Open([]string{a.directory}, a.applierTest.sandbox.ID, a.path())
-		if err != nil {
-			a.Fatal(err)
-		}
-		defer f.Close()
-		if f.IsAsCreated() {
-			return
-		}
+	if err := os.Remove(a.path()); err != nil {
+		a.Fatal(err)
 	}
-	a.Fatal("a pause before each of 100 texts")
+	a.write(text)
 }
 
 // overridden returns a pod of the cluster's DNS that an annotation gives the host's.
@@ -845,10 +516,10 @@ func overridden(_ context.Context, s cri.Sandbox) (policy.Pod, error) {
 	return policy.Pod{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Policy: policy.ClusterFirst, Override: policy.Default}, nil
 }
 
-// TestRecords_ChangedByPods: pods that replace their whole file raise no alert about the node facts when the
+// TestMemory_ChangedByPods: pods that replace their whole file raise no alert about the node facts when the
 // agent restarts. A new pod whose file differs does.
-func TestRecords_ChangedByPods(t *testing.T) {
-	a := newRecordsTest(t)
+func TestMemory_ChangedByPods(t *testing.T) {
+	a := &refreshTest{applierTest: newApplierTest(t)}
 	a.SetSettings(&a.settings)
 	for i := range 10 {
 		a.sandbox = sandboxevent.Sandbox{ID: fmt.Sprint("pod", i), Namespace: "shop", Name: fmt.Sprint("web-", i), UID: fmt.Sprint("u", i)}
@@ -856,10 +527,13 @@ func TestRecords_ChangedByPods(t *testing.T) {
 		a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: a.sandbox})
 		a.create(true)
 		<-a.reports
+	}
+	time.Sleep(30 * time.Millisecond) // a later write is not the runtime's
+	for i := range 10 {
+		a.sandbox.ID = fmt.Sprint("pod", i)
 		a.write("nameserver 203.0.113.9\n")
 	}
-	a.stop()
-	next := a.startNext()
+	next := a.restart()
 	for i := range 10 {
 		next.applierTest.sandbox = sandboxevent.Sandbox{ID: fmt.Sprint("pod", i), Namespace: "shop", Name: fmt.Sprint("web-", i),
 			UID: fmt.Sprint("u", i)}
