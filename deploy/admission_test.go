@@ -147,9 +147,9 @@ func checkVariablesUsed(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) 
 	}
 }
 
-// TestAdmission_Codes: the comment above each rule is its code in docs/admission.md.
+// TestAdmission_Codes: the comment above each rule is its code in docs/checks.md.
 func TestAdmission_Codes(t *testing.T) {
-	docs, err := os.ReadFile("../docs/admission.md")
+	docs, err := os.ReadFile("../docs/checks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestAdmission_Codes(t *testing.T) {
 		}
 		for _, code := range codes {
 			if !strings.Contains(string(docs), "| `"+code[1]+"` |") {
-				t.Errorf("docs/admission.md has no code %s", code[1])
+				t.Errorf("docs/checks.md has no code %s", code[1])
 			}
 		}
 	}

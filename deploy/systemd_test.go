@@ -120,13 +120,13 @@ func TestUnits_References(t *testing.T) {
 	if got, want := strings.TrimSuffix(socketName, ".socket"), strings.TrimSuffix(serviceName, ".service"); got != want {
 		t.Errorf("the socket %s does not start the service %s", got, want) // without Service=, by name
 	}
-	text, err := os.ReadFile("../docs/operations.md")
+	text, err := os.ReadFile("../docs/nodes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{socketFile, serviceFile, bypassFile, kubeletFile, program, configFile, path} {
 		if !strings.Contains(string(text), filepath.Base(name)) {
-			t.Errorf("docs/operations.md does not mention %s", name)
+			t.Errorf("docs/nodes.md does not mention %s", name)
 		}
 	}
 }

@@ -83,7 +83,7 @@ type NodeConfiguration struct {
 	AllowedOverrides []string `json:"allowedOverrides,omitempty"`
 
 	// Rules change the DNS configuration of the pods that they match, at most 64; see
-	// docs/node-rules.md. Empty: pods get what the kubelet would give them.
+	// docs/nodes.md. Empty: pods get what the kubelet would give them.
 	Rules []NodeRule `json:"rules,omitempty"`
 }
 

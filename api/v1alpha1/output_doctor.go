@@ -16,7 +16,7 @@ type DoctorResult struct {
 
 // DoctorFinding is a problem of the cluster's DNS.
 type DoctorFinding struct {
-	Code     string `json:"code"`     // stable; docs/doctor.md lists them
+	Code     string `json:"code"`     // stable; docs/debugging.md lists them
 	Severity string `json:"severity"` // error, warning, info
 	Object   string `json:"object"`   // such as "Service kube-system/kube-dns"
 	Message  string `json:"message"`  // what is wrong

@@ -23,7 +23,7 @@ containers of the pod. The kubelet and its configuration do not change.
 
 If the pod is not found in time, its containers start with the kubelet's DNS, and the
 file is written when the pod is found. If the pod is not found at all, or the text of its file is
-not recognized, the file stays as it is; docs/nri.md lists the outcomes.
+not recognized, the file stays as it is; docs/nodes.md lists the outcomes.
 
 The node facts (clusterDNS, clusterDomain and resolvConf of the kubelet) have no defaults. They
 are required unless the field inferNodeFacts is set. Set --kubelet-config, so that they cannot

@@ -67,7 +67,7 @@ With --no-files, check the fields of the file alone. This is for files of anothe
 and for files whose missing fields are set by flags of the server.
 
 With -f, print which pods of the manifests the node rules of a ShimConfiguration or an
-AgentConfiguration change, and how (docs/node-rules.md). Then the files with the node facts are
+AgentConfiguration change, and how (docs/nodes.md). Then the files with the node facts are
 read even with --no-files. For a ConfigMap they are not read: where it does not set a node fact,
 the command uses clusterDNS 10.96.0.10, clusterDomain cluster.local and no resolv.conf. If a
 ConfigMap has several such files, the rules of the first one are shown.

@@ -93,7 +93,7 @@ func (r kubeletCase) kubeletConfiguration() map[string]any {
 	return map[string]any{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "clusterDNS": r.ClusterDNS}
 }
 
-// divergence returns why a case cannot be compared: an entry of docs/divergences.md, or a
+// divergence returns why a case cannot be compared: an entry of docs/compatibility.md, or a
 // value that a manifest cannot have. "" means that it can.
 func (r kubeletCase) divergence() string {
 	spec := r.Pod["spec"].(map[string]any)

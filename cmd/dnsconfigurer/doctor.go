@@ -37,7 +37,7 @@ shows what the servers reply over TCP, and not whether pods reach them. With
 shows what the pod reaches over UDP and TCP. The container runs for some seconds. It cannot be
 removed: it stays in the pod until the pod ends.
 
-docs/doctor.md lists the checks and the permissions.
+docs/debugging.md lists the checks and the permissions.
 
 Exit code 1: there is a finding of severity error, or the command failed, for example because
 the API server cannot be reached or the pod of --pod is not found.`

@@ -45,7 +45,7 @@ With --compare the lookup is run with ClusterFirst and with ClusterFirstWithAuto
 the queries are counted on each hop.
 
 Exit code 1: the program finds nothing, its result is unknown, or with --compare the two
-results differ. docs/lookup.md describes the libraries and the limits of the simulation.`,
+results differ. docs/debugging.md describes the libraries and the limits of the simulation.`,
 		Example: `  dnsconfigurer lookup -f examples/ --pod shop/web payments
   dnsconfigurer lookup -f examples/ --pod shop/web --libc musl db-0.db A -o json
   dnsconfigurer lookup -f examples/ --pod shop/web --compare payments.shop

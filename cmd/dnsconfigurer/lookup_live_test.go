@@ -109,7 +109,7 @@ func TestLookup_LiveFailures(t *testing.T) {
 		want  string
 	}{
 		{"forbidden", func(s *kubeapi.Server) { s.SetFault(kubeapi.Forbid, "list") },
-			"no permission to list namespaces: docs/lookup.md lists the permissions"},
+			"no permission to list namespaces: docs/debugging.md lists the permissions"},
 		{"silent", func(s *kubeapi.Server) { s.SetFault(kubeapi.Stall, "list") },
 			"list namespaces: not finished in time: set a longer --timeout"},
 		{"cut", func(s *kubeapi.Server) { s.SetFault(kubeapi.Truncate, "list") },

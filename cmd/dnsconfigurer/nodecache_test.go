@@ -185,7 +185,7 @@ func TestNodeCache_Metrics(t *testing.T) {
 	n := newNodeCacheWith(t, "corp.example", "", "limits: {maxQueries: 1000}\n")
 	n.ask("payments.search.shop.cluster.local.ap.k8s.io.", dns.TypeA)
 	n.ask("a.example.", dns.TypeTXT)
-	checkMetrics(t, get(t, n.http, "/metrics"), "testdata/nodecache.metrics", "../../docs/node-cache.md")
+	checkMetrics(t, get(t, n.http, "/metrics"), "testdata/nodecache.metrics", "../../docs/dns.md")
 	checkSlots(t, get(t, n.http, "/metrics"), 1000)
 }
 

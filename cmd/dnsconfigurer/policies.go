@@ -16,7 +16,7 @@ func policiesCommand() *cobra.Command {
 		Use:   "policies [--cluster-domain DOMAIN] [--cluster-dns IP,..]",
 		Short: "Print or check the admission policies that validate the DNS of pods",
 		Long: `Print the ValidatingAdmissionPolicies and their bindings, for Kubernetes 1.35 and later. The
-rules are those of "dnsconfigurer validate"; docs/admission.md lists them.
+rules are those of "dnsconfigurer validate"; docs/checks.md lists them.
 
 --cluster-domain and --cluster-dns are clusterDomain and clusterDNS of the kubelets. Without
 --cluster-domain no rule checks the length of an FQDN. Without --cluster-dns the rules that

@@ -19,7 +19,7 @@ func renderCommand() *cobra.Command {
 each template (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job,
 CronJob, PodTemplate, List) in YAML or JSON.
 
-The result is the kubelet's, with the exceptions listed in docs/divergences.md. Warnings
+The result is the kubelet's, with the exceptions listed in docs/compatibility.md. Warnings
 are written to standard error. Exit code 1: a file cannot be read, or a finding has the
 severity error, for example because the pod would not start or the API server refuses it.`,
 		Example: `  dnsconfigurer render examples/ --resolv-conf examples/node/resolv.conf

@@ -22,7 +22,7 @@ func shimCommand(args []string) *cobra.Command {
 unchanged, except RunPodSandbox: it replaces the DNS configuration in the request by that
 of the policy engine. If the pod cannot be looked up, the field onUnknownPod says whether the
 request is forwarded unchanged, or fails so that the kubelet tries again. If there is no usable
-decision, it is forwarded unchanged; docs/operations.md lists the outcomes.
+decision, it is forwarded unchanged; docs/nodes.md lists the outcomes.
 
 The node facts (clusterDNS, clusterDomain and resolvConf of the kubelet) are required and
 have no defaults. Set --kubelet-config, so that they cannot differ from the kubelet's. If they

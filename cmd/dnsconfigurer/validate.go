@@ -25,7 +25,7 @@ pods with a subdomain have a headless Service of that name. Other objects are ig
 
 The result does not depend on this machine: the host's resolv.conf is only used if
 --resolv-conf is set. Exit code 1: there is an error, or a document cannot be read; warnings
-do not count unless --fail-on says so. docs/admission.md lists the rules and shows the use
+do not count unless --fail-on says so. docs/checks.md lists the rules and shows the use
 in a pipeline.`,
 		Example: `  dnsconfigurer validate -R deploy/ -n shop
   dnsconfigurer validate examples/trouble/ -o github --cluster-domain corp.example

@@ -59,19 +59,19 @@ func TestCheckAnnotations(t *testing.T) {
 	}
 }
 
-// TestAnnotations: the annotations are those that the nodes read, and docs/admission.md has the codes
+// TestAnnotations: the annotations are those that the nodes read, and docs/checks.md has the codes
 // of the findings about them.
 func TestAnnotations(t *testing.T) {
 	if admission.SkipAnnotation != cri.SkipAnnotation || admission.RefreshAnnotation != sandboxdns.RefreshAnnotation {
 		t.Error("a node reads another annotation")
 	}
-	text, err := os.ReadFile("../../docs/admission.md")
+	text, err := os.ReadFile("../../docs/checks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, code := range []policy.Code{admission.CodeAnnotationPlace, admission.CodeAnnotationValue} {
 		if !strings.Contains(string(text), "| `"+string(code)+"` |") {
-			t.Errorf("docs/admission.md has no row for %s", code)
+			t.Errorf("docs/checks.md has no row for %s", code)
 		}
 	}
 }

@@ -48,5 +48,5 @@ func CheckCode(code string) error {
 	if meant, ok := spelling.Closest(code, known); ok {
 		return fmt.Errorf("unknown code %s: did you mean %s?", excerpt.Quote(code), meant)
 	}
-	return fmt.Errorf("unknown code %s: docs/admission.md lists the codes", excerpt.Quote(code))
+	return fmt.Errorf("unknown code %s: docs/checks.md lists the codes", excerpt.Quote(code))
 }

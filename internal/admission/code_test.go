@@ -25,9 +25,9 @@ func TestCheckCode(t *testing.T) {
 		"musl-serch-line":          `unknown code "musl-serch-line": did you mean musl-search-line?`,
 		"Musl-Search-Line":         `unknown code "Musl-Search-Line": did you mean musl-search-line?`,
 		" old-glibc-search":        `unknown code " old-glibc-search": did you mean old-glibc-search?`,
-		"musl":                     `unknown code "musl": docs/admission.md lists the codes`,
-		"":                         `unknown code "": docs/admission.md lists the codes`,
-		strings.Repeat("x", 1<<20): `unknown code "` + strings.Repeat("x", 70) + `...": docs/admission.md lists the codes`,
+		"musl":                     `unknown code "musl": docs/checks.md lists the codes`,
+		"":                         `unknown code "": docs/checks.md lists the codes`,
+		strings.Repeat("x", 1<<20): `unknown code "` + strings.Repeat("x", 70) + `...": docs/checks.md lists the codes`,
 	} {
 		err := admission.CheckCode(code)
 		if got := errorText(err); got != want {

@@ -12,7 +12,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// fqdn returns the FQDN of a pod with a host name (rule N5 of docs/rules.md).
+// fqdn returns the FQDN of a pod with a host name (rule N5 of docs/checks.md).
 func (c *check) fqdn(host string) string {
 	return host + "." + c.o.Pod.Subdomain + "." + c.o.Pod.Namespace + ".svc." + c.domain
 }

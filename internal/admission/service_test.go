@@ -71,9 +71,9 @@ func TestCheckServices(t *testing.T) {
 	}
 }
 
-// TestServiceCodes_Documented: docs/admission.md has the codes of findings about Services.
+// TestServiceCodes_Documented: docs/checks.md has the codes of findings about Services.
 func TestServiceCodes_Documented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/admission.md")
+	text, err := os.ReadFile("../../docs/checks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestServiceCodes_Documented(t *testing.T) {
 		admission.CodeInvalidServiceName, admission.CodeInvalidExternalName, admission.CodeExternalNameAddress,
 	} {
 		if !strings.Contains(string(text), "| `"+string(code)+"` |") {
-			t.Errorf("docs/admission.md has no row for %s", code)
+			t.Errorf("docs/checks.md has no row for %s", code)
 		}
 	}
 }

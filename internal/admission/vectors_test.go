@@ -77,10 +77,10 @@ func verb(v admission.Verdict) string {
 	}
 }
 
-// TestCodes_Documented: docs/admission.md has every code. Two codes are not in the vectors:
+// TestCodes_Documented: docs/checks.md has every code. Two codes are not in the vectors:
 // one has severity info, the other needs several objects.
 func TestCodes_Documented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/admission.md")
+	text, err := os.ReadFile("../../docs/checks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestCodes_Documented(t *testing.T) {
 	}
 	for code := range codes {
 		if !strings.Contains(string(text), "| `"+code+"` |") {
-			t.Errorf("docs/admission.md has no row for %s", code)
+			t.Errorf("docs/checks.md has no row for %s", code)
 		}
 	}
 }

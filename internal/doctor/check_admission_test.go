@@ -11,7 +11,7 @@ import (
 )
 
 // TestRun_PolicyUnbound: each policy of dnsconfigurer without any binding is found. A policy with some of its
-// bindings is not: docs/admission.md lets the user leave out a binding.
+// bindings is not: docs/checks.md lets the user leave out a binding.
 func TestRun_PolicyUnbound(t *testing.T) {
 	const failures, warnings = "ValidatingAdmissionPolicy dnsconfigurer-errors", "ValidatingAdmissionPolicy dnsconfigurer-warnings"
 	for _, tt := range []struct {

@@ -42,7 +42,7 @@ func podChecks() []Check {
 		{
 			Code: "pod-sandbox", Severity: policy.SeverityError,
 			What:  "the kubelet cannot start a pod because of its DNS configuration or its hostname",
-			cause: "the event has the reason; docs/rules.md explains the rules of the kubelet",
+			cause: "the event has the reason; docs/checks.md explains the rules of the kubelet",
 			next:  "kubectl -n $NS describe pod $NAME",
 			needs: []need{read(Events, Pods)}, find: findSandbox,
 		},
@@ -70,7 +70,7 @@ func podChecks() []Check {
 			What:  "a lookup of a name outside the cluster sends more than 16 queries",
 			cause: "a name with fewer dots than ndots is first tried in every search domain, for both address families",
 			next: "kubectl -n $NS get pod $NAME -o yaml | dnsconfigurer lookup -f - --pod $NS/$NAME www.example.com; " +
-				"set ndots, or use autopath (docs/autopath.md)",
+				"set ndots, or use autopath (docs/dns.md)",
 			needs: []need{read(Pods)}, find: findSearchCost,
 		},
 		{

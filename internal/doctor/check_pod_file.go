@@ -71,7 +71,7 @@ func runningContainer(p *corev1.Pod) string {
 const (
 	otherFileCause = "a resolv.conf is written when a pod starts: the settings of the node changed " +
 		"since, or a container or a volume replaced the file"
-	otherFileNext = "kubectl -n $NS exec $NAME -- cat /etc/resolv.conf; create the pod again, or see docs/refresh.md"
+	otherFileNext = "kubectl -n $NS exec $NAME -- cat /etc/resolv.conf; create the pod again, or see docs/nodes.md"
 )
 
 // podFileChecks compare the files of running pods with the decision.

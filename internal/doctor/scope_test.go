@@ -291,9 +291,9 @@ func TestFindDNSService(t *testing.T) {
 	}
 }
 
-// TestDocumentation: docs/doctor.md lists the checks and the faults.
+// TestDocumentation: docs/debugging.md lists the checks and the faults.
 func TestDocumentation(t *testing.T) {
-	text, err := os.ReadFile("../../docs/doctor.md")
+	text, err := os.ReadFile("../../docs/debugging.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +307,7 @@ func TestDocumentation(t *testing.T) {
 		fmt.Fprintf(&rows, "| `%s` | %s | %s |\n", c.Code, c.Severity, c.What)
 	}
 	if !strings.Contains(string(text), "|---|---|---|\n"+rows.String()+"\n") {
-		t.Errorf("docs/doctor.md lacks the table\n%s", &rows)
+		t.Errorf("docs/debugging.md lacks the table\n%s", &rows)
 	}
 	faults, err := dnsfaults.Load()
 	if err != nil {
@@ -320,7 +320,7 @@ func TestDocumentation(t *testing.T) {
 	found := map[string]bool{}
 	for _, f := range append(faults, live...) {
 		if row := fmt.Sprintf("\n| %s | %s | ", f.Name, f.Finds[0]); !f.Refused && !strings.Contains(string(text), row) {
-			t.Errorf("docs/doctor.md lacks the row%s", row)
+			t.Errorf("docs/debugging.md lacks the row%s", row)
 		}
 		for _, code := range slices.Concat(f.Finds, f.Probes, f.Follows) {
 			if !seen[code] {

@@ -54,7 +54,7 @@ func (c *Comparison) conclusion() string {
 	case agree:
 		return "they agree"
 	}
-	return "they do not agree: see docs/autopath.md and docs/lookup.md for the differences"
+	return "they do not agree: see docs/dns.md and docs/debugging.md for the differences"
 }
 
 // mergeHops returns the hops of both results, each once, from the pod on. Their counts

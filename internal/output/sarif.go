@@ -66,7 +66,7 @@ type (
 
 const (
 	homepage = "https://github.com/dnsconfigurer/dnsconfigurer"
-	rulePage = homepage + "/blob/main/docs/admission.md#rules"
+	rulePage = homepage + "/blob/main/docs/checks.md#rules"
 )
 
 // newSARIFResult returns the result of a finding. It has no region for the output of a

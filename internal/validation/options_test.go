@@ -148,7 +148,7 @@ func TestOptions_Run_UnknownCodes(t *testing.T) {
 	if err != nil || !passed || stdout.Len() > 0 {
 		t.Errorf("passed %v, %v, output %q", passed, err, stdout.String())
 	}
-	note := path + `:7:5: annotation dnsconfigurer.dev/ignore: unknown code "x": docs/admission.md lists the codes`
+	note := path + `:7:5: annotation dnsconfigurer.dev/ignore: unknown code "x": docs/checks.md lists the codes`
 	want := strings.Repeat("dnsconfigurer: "+note+"\n", 10) +
 		"dnsconfigurer: annotations dnsconfigurer.dev/ignore: 99990 more unknown codes\n" +
 		"dnsconfigurer: 100 objects checked, 0 errors, 0 warnings\n"

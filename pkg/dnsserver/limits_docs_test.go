@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestLimits_AgreeWithDocs: the limits in docs/cluster-dns.md are those of the server.
+// TestLimits_AgreeWithDocs: the limits in docs/dns.md are those of the server.
 func TestLimits_AgreeWithDocs(t *testing.T) {
-	page, err := os.ReadFile("../../docs/cluster-dns.md")
+	page, err := os.ReadFile("../../docs/dns.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestLimits_AgreeWithDocs(t *testing.T) {
 		fmt.Sprintf("| cache | %d,%03d answers, %d MiB |", size.MaxEntries/1000, size.MaxEntries%1000, size.MaxBytes/mebibyte),
 	} {
 		if !strings.Contains(string(page), row) {
-			t.Errorf("docs/cluster-dns.md lacks: %s", row)
+			t.Errorf("docs/dns.md lacks: %s", row)
 		}
 	}
 }

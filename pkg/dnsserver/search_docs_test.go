@@ -16,17 +16,17 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// TestSearch_AgreesWithDocs: the messages, records and limits in docs/autopath.md are those of
+// TestSearch_AgreesWithDocs: the messages, records and limits in docs/dns.md are those of
 // the server. Other implementations depend on them.
 func TestSearch_AgreesWithDocs(t *testing.T) {
-	page, err := os.ReadFile("../../docs/autopath.md")
+	page, err := os.ReadFile("../../docs/dns.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	expectInPage := func(what, text string) {
 		t.Helper()
 		if !strings.Contains(string(page), text) {
-			t.Errorf("docs/autopath.md lacks %s:\n%s", what, text)
+			t.Errorf("docs/dns.md lacks %s:\n%s", what, text)
 		}
 	}
 

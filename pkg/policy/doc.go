@@ -5,8 +5,8 @@
 //
 // An [Engine] is created once for a node. From a [Pod] and the host's resolv.conf it makes a
 // [Decision]: the entries of the pod's resolv.conf, its host name, and the reason for each.
-// The result is the same as the kubelet's, including the texts of its events. docs/rules.md
-// describes the rules by their identifiers ([Rule.String]), and docs/divergences.md lists
+// The result is the same as the kubelet's, including the texts of its events. docs/checks.md
+// describes the rules by their identifiers ([Rule.String]), and docs/compatibility.md lists
 // the few inputs for which the result differs.
 //
 // The package is pure: it reads no files and no clock, logs nothing and keeps no state, so

@@ -7,7 +7,7 @@ import "github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 
 // KubeletConfig returns the DNS configuration that the kubelet of the node computes for pod,
 // with the options in any order. It differs from the configuration of [Engine.Decide] for
-// the input of docs/divergences.md: a kubelet writes unsafe values, and it knows neither
+// the input of docs/compatibility.md: a kubelet writes unsafe values, and it knows neither
 // Pod.Override nor ClusterFirstWithAutopath nor Node.Rules.
 //
 // If a kubelet has computed another configuration, compared with [resolvconf.Config.Equal],

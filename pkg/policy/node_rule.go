@@ -18,7 +18,7 @@ import (
 //
 // For each of the other fields, the first rule that matches and sets it applies. So a rule for
 // a few pods stands before a rule for all, and can also switch it off. The limits apply after
-// the rules. docs/node-rules.md describes each field; R1 to R9 are its identifiers.
+// the rules. docs/nodes.md describes each field; R1 to R9 are its identifiers.
 type NodeRule struct {
 	Namespaces []string          // names or patterns, in which "*" matches any text
 	PodLabels  map[string]string // labels with their values; the pod has all of them

@@ -4,7 +4,7 @@
 package policy
 
 // Rule is a rule of the engine. Its String is a stable identifier, explained in
-// docs/rules.md. H, P, M, N and L are rules of the kubelet, A are the rules of
+// docs/checks.md. H, P, M, N and L are rules of the kubelet, A are the rules of
 // ClusterFirstWithAutopath, R are node rules, and D are differences from the kubelet. Several
 // Rules may have the same identifier.
 type Rule uint8

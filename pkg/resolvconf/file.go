@@ -58,7 +58,7 @@ var reasons = [...]struct{ rule, text string }{
 	reasonOverridden:     {"H9", "a later value of the same option wins"},
 }
 
-// Rule returns the identifier of the rule in docs/rules.md, such as "H6". It returns "" if r
+// Rule returns the identifier of the rule in docs/checks.md, such as "H6". It returns "" if r
 // is not a reason.
 func (r Reason) Rule() string {
 	if int(r) >= len(reasons) {

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestParse_Rules has cases for each rule of the kubelet (docs/rules.md). want is
+// TestParse_Rules has cases for each rule of the kubelet (docs/checks.md). want is
 // "nameservers | searches | options" with entries as text@line.
 func TestParse_Rules(t *testing.T) {
 	tests := []struct{ rule, text, want string }{

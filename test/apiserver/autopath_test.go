@@ -253,7 +253,7 @@ func stories() []story {
 			{pod{kep, other}, pod{"ClusterFirstWithHostNet", other}},
 			{pod{policy: "ClusterFirst"}, pod{policy: "ClusterFirst"}},
 		}},
-		// These two cannot be distinguished from other cases: docs/autopath.md.
+		// These two cannot be distinguished from other cases: docs/dns.md.
 		{"to-what-is-stored", false, []step{
 			{pod{policy: kep}, autopath(nil)},
 			{pod{policy: "ClusterFirstWithHostNet"}, autopath(nil)},
@@ -296,7 +296,7 @@ func (s *autopathTest) changed(t *testing.T) {
 	}
 }
 
-// managers tests the conflict that docs/autopath.md describes: another field manager, or
+// managers tests the conflict that docs/dns.md describes: another field manager, or
 // another way, sends a value that differs from the stored one. --force-conflicts moves the
 // field, and the annotation has no conflict.
 func (s *autopathTest) managers(t *testing.T) {

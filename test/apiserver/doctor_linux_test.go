@@ -74,7 +74,7 @@ type doctorTest struct {
 	host               string
 	replicas           [2]*process.Process
 	names              int      // outside the cluster that were queried
-	table              []string // the faults, as rows of docs/doctor.md
+	table              []string // the faults, as rows of docs/debugging.md
 }
 
 // newDoctorTest starts the healthy cluster.
@@ -162,13 +162,13 @@ func (d *doctorTest) run(t *testing.T) {
 	t.Run("pod", d.pod)
 	t.Run("page", d.page)
 	t.Run("CoreDNS", d.coreDNS)
-	page, err := os.ReadFile("../../docs/doctor.md")
+	page, err := os.ReadFile("../../docs/debugging.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range d.table {
 		if !strings.Contains(string(page), row+"\n") {
-			t.Errorf("docs/doctor.md lacks the row %s", row)
+			t.Errorf("docs/debugging.md lacks the row %s", row)
 		}
 	}
 	t.Logf("%d faults:\n| fault | finding | evidence |\n|---|---|---|\n%s", len(d.table), strings.Join(d.table, "\n"))
@@ -400,7 +400,7 @@ dnsconfigurer-webhook.dnsconfigurer.svc.cluster.local. 5 IN A 10.96.5.2
 	d.waitHealthy(t)
 }
 
-// permissions: without permissions nothing is healthy, and with those of docs/doctor.md
+// permissions: without permissions nothing is healthy, and with those of docs/debugging.md
 // everything is checked.
 func (d *doctorTest) permissions(t *testing.T) {
 	admin := d.kubeconfig
@@ -418,7 +418,7 @@ func (d *doctorTest) permissions(t *testing.T) {
 			t.Errorf("%+v", n)
 		}
 	}
-	page, err := os.ReadFile("../../docs/doctor.md")
+	page, err := os.ReadFile("../../docs/debugging.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 // means uses the flags of doctor that need further permissions, without them and without nodes: what they
 // would show is not checked, with the reason.
 func (d *doctorTest) means(t *testing.T) {
-	viewer := filepath.Join(t.TempDir(), "kubeconfig") // has the permissions of docs/doctor.md
+	viewer := filepath.Join(t.TempDir(), "kubeconfig") // has the permissions of docs/debugging.md
 	d.writeKubeconfig(t, viewer, "viewer")
 	flags := []string{"--port-forward", "--pod", "shop/db-0", "--ephemeral-container", "registry.example/dnsconfigurer:missing",
 		"--timeout", "20s"}

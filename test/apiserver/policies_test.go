@@ -210,10 +210,10 @@ func (p policyTest) compare(t *testing.T, v vectors.Vector, got apiserver.Verdic
 	}
 }
 
-// documented holds the table of docs/admission.md that says what the policies do not say.
+// documented holds the table of docs/checks.md that says what the policies do not say.
 // Who has read it knows that they say all the rest.
 func documented(t *testing.T, said map[string]bool) {
-	text, err := os.ReadFile("../../docs/admission.md")
+	text, err := os.ReadFile("../../docs/checks.md")
 	if err != nil {
 		t.Fatal(err)
 	}

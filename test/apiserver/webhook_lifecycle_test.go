@@ -23,7 +23,7 @@ import (
 
 // TestAPIServerWebhook_Lifecycle applies the output of `webhook manifests` with kubectl: an
 // installation before the server runs, upgrades, the loss of the server, the uninstallation in
-// the order of docs/webhook.md, and another installation. A client creates valid pods all the
+// the order of docs/checks.md, and another installation. A client creates valid pods all the
 // time, and none is refused.
 func TestAPIServerWebhook_Lifecycle(t *testing.T) {
 	c := apiserver.Start(t, withoutAccounts)

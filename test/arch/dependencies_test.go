@@ -14,9 +14,9 @@ import (
 	"testing"
 )
 
-const dependenciesFile = "../../docs/dependencies.md"
+const dependenciesFile = "../../docs/architecture.md"
 
-// TestDependencies checks that docs/dependencies.md lists the direct modules of go.mod,
+// TestDependencies checks that docs/architecture.md lists the direct modules of go.mod,
 // each in the section that fits who imports it.
 func TestDependencies(t *testing.T) {
 	page, err := os.ReadFile(dependenciesFile)
@@ -43,20 +43,20 @@ func TestDependencies(t *testing.T) {
 			want, other = inBinary, inTests
 		}
 		if !slices.Contains(want, m) || slices.Contains(other, m) {
-			t.Errorf("docs/dependencies.md must list %s once (imported by the product: %v)", m, product[m])
+			t.Errorf("docs/architecture.md must list %s once (imported by the product: %v)", m, product[m])
 		}
 	}
 	for _, m := range slices.Concat(inBinary, inTests) {
 		if !slices.Contains(direct, m) {
-			t.Errorf("docs/dependencies.md lists %s, which go.mod does not require directly", m)
+			t.Errorf("docs/architecture.md lists %s, which go.mod does not require directly", m)
 		}
 	}
 }
 
 // firstColumn returns the first cells of the first table below a heading.
 func firstColumn(page, heading string) (cells []string) {
-	_, section, _ := strings.Cut(page, "\n## "+heading+"\n")
-	section, _, _ = strings.Cut(section, "\n## ")
+	_, section, _ := strings.Cut(page, "\n### "+heading+"\n")
+	section, _, _ = strings.Cut(section, "\n##")
 	for line := range strings.Lines(section) {
 		columns := strings.Split(line, "|")
 		if len(columns) < 3 || strings.Trim(columns[1], "- ") == "" || strings.TrimSpace(columns[1]) == "module" {

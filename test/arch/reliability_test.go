@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-const reliabilityPage = "docs/reliability.md"
+const reliabilityPage = "docs/runbook.md"
 
 // testReference is a package or a test in the last cell of a row of the page.
 var testReference = regexp.MustCompile("[a-z0-9]+(?:/[a-z0-9]+)+|`Test[A-Za-z0-9_]+(?:/[a-z0-9_]+)?`")

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// TestCorefile_Cache checks that the table of docs/cluster-dns.md says what becomes of each argument of
+// TestCorefile_Cache checks that the table of docs/dns.md says what becomes of each argument of
 // CoreDNS's plugin cache, as its parser has them: a user who migrates must not lose one unseen.
 func TestCorefile_Cache(t *testing.T) {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/coredns/coredns").Output()
@@ -23,7 +23,7 @@ func TestCorefile_Cache(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../../docs/cluster-dns.md")
+	page, err := os.ReadFile("../../docs/dns.md")
 	if err != nil {
 		t.Fatal(err)
 	}

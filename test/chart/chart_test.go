@@ -562,7 +562,7 @@ func TestChart_NodeCacheScraped(t *testing.T) {
 // TestChart_Configuration checks, too, and that the agent then mounts the directories of K3s and no
 // file of a kubeadm node.
 func TestChart_K3s(t *testing.T) {
-	page, err := os.ReadFile("../../docs/managed-clusters.md")
+	page, err := os.ReadFile("../../docs/install.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -572,7 +572,7 @@ func TestChart_K3s(t *testing.T) {
 		t.Fatal(err)
 	}
 	if block == nil || regexp.MustCompile(`(?m)^    `).ReplaceAllString(string(block[1]), "") != string(want) {
-		t.Errorf("the values of docs/managed-clusters.md differ from testdata/k3s.yaml:\n%s", block)
+		t.Errorf("the values of docs/install.md differ from testdata/k3s.yaml:\n%s", block)
 	}
 	got := map[string]string{}
 	template := render(t, "k3s.yaml")["DaemonSet dnsconfigurer-agent"]["spec"].(map[string]any)["template"].(map[string]any)

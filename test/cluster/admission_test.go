@@ -102,7 +102,7 @@ func TestAdmissionVectors(t *testing.T) {
 // TestAdmissionDifferential compares the rules with the API server's validation and the
 // kubelet for generated pods. The API server refuses a pod in the fields that the rules
 // name. An accepted pod starts if the rules find no error, and is truncated if they say
-// so, except where the project differs from the kubelet (docs/divergences.md).
+// so, except where the project differs from the kubelet (docs/compatibility.md).
 func TestAdmissionDifferential(t *testing.T) {
 	const pods = 20000
 	var list []cases.Case

@@ -180,7 +180,7 @@ func TestPolicyDifferential(t *testing.T) {
 }
 
 // TestPolicyLargest: of a pod of the maximum size, full of options, the policies check
-// the first 32, as documented in docs/admission.md. The API server counts the cost of a
+// the first 32, as documented in docs/checks.md. The API server counts the cost of a
 // list by the square of its length.
 func TestPolicyLargest(t *testing.T) {
 	const options, checked = 100_000, 32 // of 16 bytes: an object has 1.5 MiB at most in etcd

@@ -13,7 +13,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/cases"
 )
 
-// rule is a clause of a rule of the kubelet, by the identifiers of docs/rules.md, with a
+// rule is a clause of a rule of the kubelet, by the identifiers of docs/checks.md, with a
 // predicate for the cases whose result depends on it.
 type rule struct {
 	id, clause string

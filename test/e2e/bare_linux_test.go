@@ -27,7 +27,7 @@ type observation struct {
 var comparedNames = []string{"db", "db-0.db", "db-1.db.shop.svc.cluster.local", "no-pod.db",
 	"kubernetes.default", "nothing.default.svc.cluster.local"}
 
-// barePods returns those of policyPods that docs/divergences.md does not exempt: D5 and D6 are
+// barePods returns those of policyPods that docs/compatibility.md does not exempt: D5 and D6 are
 // about autopath.
 func barePods() map[string]policyPod {
 	pods := policyPods()

@@ -29,7 +29,7 @@ var (
 const otherRate = 20
 
 // legitimate is a load that no server has a reason to refuse. Its name is in the table of
-// docs/reliability.md.
+// docs/runbook.md.
 type legitimate struct {
 	name string
 	rate float64                               // lookups a second
@@ -262,15 +262,15 @@ func tolerance(r *result) float64 {
 	return 3 * math.Sqrt(2*p*(1-p)/n)
 }
 
-// TestLoads_Documented: each load is in the table of docs/reliability.md.
+// TestLoads_Documented: each load is in the table of docs/runbook.md.
 func TestLoads_Documented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/reliability.md")
+	page, err := os.ReadFile("../../docs/runbook.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, l := range legitimates {
 		if !strings.Contains(string(page), "\n| "+l.name+" |") {
-			t.Errorf("docs/reliability.md has no row %q", l.name)
+			t.Errorf("docs/runbook.md has no row %q", l.name)
 		}
 	}
 }

@@ -54,7 +54,7 @@ var faults = []struct {
 
 // TestFaults looks up a thousand names during each fault. A name that exists is never
 // denied, a failing lookup returns EAI_AGAIN, lookups succeed again after the fault, and none
-// fails during upgrades. The durations are logged, not checked; docs/node-cache.md has the
+// fails during upgrades. The durations are logged, not checked; docs/dns.md has the
 // figures.
 func TestFaults(t *testing.T) {
 	nodetools.Install(t)

@@ -187,7 +187,7 @@ func (k kubelet) exec(ctx context.Context, container string, command ...string) 
 }
 
 // remove removes a pod as a kubelet does, its containers before the sandbox: containerd stays blocked
-// if an NRI plugin registers while RemovePodSandbox removes a container (docs/nri.md).
+// if an NRI plugin registers while RemovePodSandbox removes a container (docs/nodes.md).
 func (k kubelet) remove(ctx context.Context, sandbox string) error {
 	if _, err := k.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: sandbox}); err != nil {
 		return err

@@ -326,7 +326,7 @@ type faultRow struct {
 	follows time.Duration // from the end of the fault until it has the engine's
 }
 
-// printFaults prints the table of docs/reliability.md.
+// printFaults prints the table of docs/runbook.md.
 func (n *nri) printFaults(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| fault while a pod starts | sandbox and container, ms | file at the start | the " +

@@ -243,7 +243,7 @@ func requested(request *runtimeapi.PodSandboxConfig, host resolvconf.File) resol
 }
 
 // testInjection runs a pod whose search domain contains a line break and a nameserver
-// line. Kubelet and runtime write it as it is (docs/divergences.md, D3).
+// line. Kubelet and runtime write it as it is (docs/compatibility.md, D3).
 func (m *machine) testInjection(t *testing.T) {
 	pod := newPod("injection", corev1.PodSpec{DNSConfig: &corev1.PodDNSConfig{Searches: []string{"a.example\nnameserver 203.0.113.66"}}})
 	hook := m.hook(t, pod)

@@ -49,7 +49,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		}, []string{"endpoint", "operation", "verdict", "code"}),
 		findings: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_admission_findings_total",
-			Help: "Findings in objects, by code (docs/admission.md).",
+			Help: "Findings in objects, by code (docs/checks.md).",
 		}, []string{"code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "dnsconfigurer_admission_duration_seconds",

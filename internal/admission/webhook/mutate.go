@@ -25,7 +25,7 @@ const (
 // from one to the other. It replaces dnsPolicy ClusterFirstWithAutopath, in upper or lower
 // case, by ClusterFirstWithHostNet and two annotations. It removes the annotations from an
 // object with another policy. An update of a pod has the same result as its creation, so the
-// API server finds no change. docs/autopath.md has the reasons.
+// API server finds no change. docs/dns.md has the reasons.
 func (h *Handler) mutate(_ context.Context, q request) (answer, error) {
 	w, known, err := kube.ParseAdmissionObject(q.apiVersion(), q.Kind.Kind, q.Object)
 	if !known || err != nil {

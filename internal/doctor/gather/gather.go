@@ -249,7 +249,7 @@ func (r *reader) fail(kind doctor.Kind, err error) {
 	case !answered:
 		r.unread(kind, fmt.Sprintf("list %s: %v", kind, err))
 	case apierrors.IsForbidden(err):
-		r.unread(kind, fmt.Sprintf("no permission to list %s: docs/doctor.md has a ClusterRole", kind))
+		r.unread(kind, fmt.Sprintf("no permission to list %s: docs/debugging.md has a ClusterRole", kind))
 	case apierrors.IsNotFound(err):
 		r.unread(kind, fmt.Sprintf("the API server does not have %s", kind))
 	default:
@@ -276,7 +276,7 @@ func (r *reader) configMaps(ctx context.Context) {
 		case err == nil:
 			r.snapshot.ConfigMaps = append(r.snapshot.ConfigMaps, c)
 		case apierrors.IsForbidden(err):
-			r.snapshot.UnreadConfigMaps[name] = fmt.Sprintf("no permission to get ConfigMap %s: docs/doctor.md has a ClusterRole", name)
+			r.snapshot.UnreadConfigMaps[name] = fmt.Sprintf("no permission to get ConfigMap %s: docs/debugging.md has a ClusterRole", name)
 		case !apierrors.IsNotFound(err):
 			r.snapshot.UnreadConfigMaps[name] = fmt.Sprintf("get ConfigMap %s: %v", name, err)
 		}

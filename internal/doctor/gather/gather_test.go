@@ -161,7 +161,7 @@ func TestSnapshot_UnreadConfigMaps(t *testing.T) {
 		"c0": http.StatusForbidden, "c1": http.StatusNotFound, "c2": http.StatusInternalServerError,
 	}}, 100)
 	want := map[string]string{
-		"kube-system/c0": "no permission to get ConfigMap kube-system/c0: docs/doctor.md has a ClusterRole",
+		"kube-system/c0": "no permission to get ConfigMap kube-system/c0: docs/debugging.md has a ClusterRole",
 		"kube-system/c2": "get ConfigMap kube-system/c2: ",
 		"kube-system/c9": "ConfigMap kube-system/c9: not read: the limit is 10 ConfigMaps",
 	}

@@ -169,7 +169,7 @@ func (r *reader) describe(resource string, err error) error {
 	var status apierrors.APIStatus
 	switch {
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("no permission to list %s: docs/lookup.md lists the permissions", resource)
+		return fmt.Errorf("no permission to list %s: docs/debugging.md lists the permissions", resource)
 	case errors.Is(err, client.ErrLargeReply):
 		return fmt.Errorf("list %s: an object has more than %d bytes: write the objects that matter to a file, and set -f",
 			resource, r.most.reply)

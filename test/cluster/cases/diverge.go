@@ -29,7 +29,7 @@ type Divergence struct {
 }
 
 // Divergences holds all divergences in the order in which they are undone;
-// docs/divergences.md has the reasons: D5 and D6, D3, D1 and D2.
+// docs/compatibility.md has the reasons: D5 and D6, D3, D1 and D2.
 var Divergences = []Divergence{
 	{"autopath", isAutopath, withoutAutopath, ""},
 	{"unsafe-value", isUnsafe, withoutUnsafe, policy.CodeUnsafeValue},
