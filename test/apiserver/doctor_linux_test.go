@@ -74,7 +74,7 @@ type doctorTest struct {
 	host               string
 	replicas           [2]*process.Process
 	names              int      // outside the cluster that were queried
-	table              []string // the faults, as rows of docs/debugging.md
+	table              []string // the faults, as rows of test/dnsfaults/found.md
 }
 
 // newDoctorTest starts the healthy cluster.
@@ -162,13 +162,13 @@ func (d *doctorTest) run(t *testing.T) {
 	t.Run("pod", d.pod)
 	t.Run("page", d.page)
 	t.Run("CoreDNS", d.coreDNS)
-	page, err := os.ReadFile("../../docs/debugging.md")
+	page, err := os.ReadFile("../dnsfaults/found.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range d.table {
 		if !strings.Contains(string(page), row+"\n") {
-			t.Errorf("docs/debugging.md lacks the row %s", row)
+			t.Errorf("test/dnsfaults/found.md lacks the row %s", row)
 		}
 	}
 	t.Logf("%d faults:\n| fault | finding | evidence |\n|---|---|---|\n%s", len(d.table), strings.Join(d.table, "\n"))

@@ -13,7 +13,7 @@ import (
 )
 
 // Found checks what the command doctor, which ended with an exit code, found in a cluster with the
-// fault: findings with the codes, and no others. It returns the fault as a row of docs/debugging.md.
+// fault: findings with the codes, and no others. It returns the fault as a row of found.md.
 func (f Fault) Found(r v1alpha1.DoctorResult, exit int, codes []string) (row string, err error) {
 	if got, want := Codes(r), slices.Compact(slices.Sorted(slices.Values(codes))); !slices.Equal(got, want) {
 		return "", fmt.Errorf("%s: the findings have the codes %q, want %q: %+v", f.Name, got, want, r.Findings)

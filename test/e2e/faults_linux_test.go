@@ -23,7 +23,7 @@ type faultTest struct {
 	*cluster
 	objects *objects
 	base    dnsfaults.Objects // of dnsfaults.Healthy, those that the chart does not install
-	table   []string          // the faults, as rows of docs/debugging.md
+	table   []string          // the faults, as rows of test/dnsfaults/found.md
 	names   int               // outside the cluster that were queried
 }
 
@@ -48,13 +48,13 @@ func (c *cluster) testFaults(t *testing.T) {
 		t.Run(test.name, test.run)
 		since(t, test.name, begin)
 	}
-	page, err := os.ReadFile("../../docs/debugging.md")
+	page, err := os.ReadFile("../dnsfaults/found.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range f.table {
 		if !strings.Contains(string(page), row+"\n") {
-			t.Errorf("docs/debugging.md lacks the row %s", row)
+			t.Errorf("test/dnsfaults/found.md lacks the row %s", row)
 		}
 	}
 	t.Logf("%d faults:\n| fault | finding | evidence |\n|---|---|---|\n%s", len(f.table), strings.Join(f.table, "\n"))

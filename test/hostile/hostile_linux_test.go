@@ -182,7 +182,7 @@ func (s *server) settle(t *testing.T) {
 	}
 }
 
-// table is the table in docs/runbook.md.
+// table is the table in test/hostile/results.md.
 type table struct {
 	baseline map[*server]*result
 	rows     []string
@@ -231,16 +231,16 @@ func (r *table) addTimes(a attack, s *server, with *result, server, test cpuTime
 		p99(with.times[ofCluster]), p99(with.times[ofCache]), p99(with.times[ofOthers]), server, test, p99(with.delays)))
 }
 
-// TestAttacks_Documented: each attack is in the table of docs/runbook.md.
+// TestAttacks_Documented: each attack is in the table of test/hostile/results.md.
 func TestAttacks_Documented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/runbook.md")
+	page, err := os.ReadFile("results.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range slices.Concat(floods, tcpAttacks) {
 		for _, server := range []string{"cluster DNS", "node cache"} {
 			if row := fmt.Sprintf("| %s | %s | %s |", a.name, server, a.rate); !strings.Contains(string(page), row) {
-				t.Errorf("docs/runbook.md has no row %q", row)
+				t.Errorf("test/hostile/results.md has no row %q", row)
 			}
 		}
 	}
