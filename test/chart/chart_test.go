@@ -566,7 +566,7 @@ func TestChart_K3s(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := regexp.MustCompile(`(?s)\n### K3s\n.*?\n\n((?:    [^\n]*\n)+)`).FindSubmatch(page)
+	block := regexp.MustCompile(`(?s)\n#### K3s\n.*?\n\n((?:    [^\n]*\n)+)`).FindSubmatch(page)
 	want, err := os.ReadFile("testdata/k3s.yaml")
 	if err != nil {
 		t.Fatal(err)
