@@ -7,8 +7,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/agent"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/relay"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
@@ -68,4 +71,82 @@ func parseKnownFlags(flags *pflag.FlagSet, args []string) {
 	for len(args) > 0 && flags.Parse(args) != nil {
 		args = args[1:]
 	}
+}
+
+func agentCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Run the node agent that writes the resolv.conf of pods",
+		Long: `Run the node agent. The NRI relay ("dnsconfigurer nri") notifies it of each sandbox
+and container. Before the first container of a pod is created, the agent writes the DNS
+configuration of the policy engine into the resolv.conf that the runtime mounts into the
+containers of the pod. The kubelet and its configuration do not change.
+
+If the pod is not found in time, its containers start with the kubelet's DNS, and the
+file is written when the pod is found. If the pod is not found at all, or the text of its file is
+not recognized, the file stays as it is; docs/nodes.md lists the outcomes.
+
+The node facts (clusterDNS, clusterDomain and resolvConf of the kubelet) have no defaults. They
+are required unless the field inferNodeFacts is set. Set --kubelet-config, so that they cannot
+differ from the kubelet's. If they lead to another DNS configuration than the kubelet computed,
+the file stays as it is, unless the mode is Force.
+
+Flags override the configuration file. It is read again when it or a file that it names changes, and
+at once on SIGHUP. If the configuration is invalid, the agent keeps the previous one.`,
+		Example: `  dnsconfigurer agent --config /etc/dnsconfigurer/agent.yaml
+  dnsconfigurer agent --kubelet-config /var/lib/kubelet/config.yaml --node-name worker-1 \
+    --kubeconfig /etc/kubernetes/kubelet.conf --manifests /etc/kubernetes/manifests`,
+		Args: usage.NoArguments,
+	}
+	source := config.AgentKind().FromFlags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := daemon.Load(cmd.Context(), source)
+		if err != nil {
+			return err
+		}
+		return daemon.ServeOnNode(cmd.ErrOrStderr(), c.LogFormat, version(), func(p daemon.Process) error {
+			server := agent.Server{Source: source, Reload: p.Reload, Version: version(), Log: p.Log, Writer: p.Writer}
+			return server.Run(cmd.Context(), c)
+		})
+	}
+	return cmd
+}
+
+func nriCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "nri",
+		Short: "Run the NRI plugin that notifies the agent of containers",
+		Long: `Run the relay between the container runtime and the agent: an NRI plugin that notifies
+the agent of each sandbox, and of each container before it is created. It changes no
+container and fails no call. A container waits at most 200 ms for the agent.
+
+It connects again when the runtime or the agent has restarted. When a plugin registers,
+containerd first waits for containers that are being stopped, and starts no pod meanwhile.
+So the relay registers when no pod of the node is being stopped: it asks the agent, and
+waits for at most 15 minutes, or 30 seconds for an agent that replies.`,
+		Example: `  dnsconfigurer nri
+  dnsconfigurer nri --agent /run/dnsconfigurer/agent.sock --http 127.0.0.1:9352`,
+		Args: usage.NoArguments,
+	}
+	server, logFormat := relay.Server{Version: version()}, ""
+	flags := cmd.Flags()
+	flags.StringVar(&server.Socket, "socket", v1alpha1.DefaultNRISocket, "`PATH` of the runtime's NRI socket")
+	flags.StringVar(&server.Agent, "agent", config.SocketPath(v1alpha1.DefaultAgentListen), "`PATH` of the agent's socket")
+	flags.StringVar(&server.HTTP, "http", "", "`ADDR` of the status page, /metrics, /livez and /readyz; empty: none")
+	usage.ChoiceFlag(flags, &logFormat, "log-format", "", "`FORMAT` of the log: text or json", "text", "json")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := server.CheckFlags(); err != nil {
+			return err
+		}
+		writer, err := daemon.NewLogWriter(cmd.ErrOrStderr(), logFormat)
+		if err != nil {
+			return err
+		}
+		defer writer.Start()()
+		defer daemon.TuneRuntime()()
+		server.Log, server.Writer = writer.Logger(), writer
+		server.Log.Info("starting", "version", version())
+		return server.Run(cmd.Context())
+	}
+	return cmd
 }

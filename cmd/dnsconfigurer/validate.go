@@ -4,10 +4,16 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/filecheck"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/rendering"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/validation"
 )
 
@@ -47,5 +53,117 @@ in a pipeline.`,
 		o.Output.Stdout, o.Output.Color = cmd.OutOrStdout(), output.IsTerminal(cmd.OutOrStdout())
 		return exitError(o.Run(cmd.Context(), rules, node.Name, cmd.InOrStdin(), cmd.ErrOrStderr()))
 	}
+	return cmd
+}
+
+func renderCommand() *cobra.Command {
+	o, nodeFlags := rendering.Options{}, config.NodeFlags{}
+	cmd := &cobra.Command{
+		Use:   "render (FILE|DIR|-)...",
+		Short: "Print the resolv.conf and the hostname that pods get",
+		Long: `Print the resolv.conf and the hostname that a node gives to each Pod and to the pods of
+each template (Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController, Job,
+CronJob, PodTemplate, List) in YAML or JSON.
+
+The result is the kubelet's, with the exceptions listed in docs/compatibility.md. Warnings
+are written to standard error. Exit code 1: a file cannot be read, or a finding has the
+severity error, for example because the pod would not start or the API server refuses it.`,
+		Example: `  dnsconfigurer render examples/ --resolv-conf examples/node/resolv.conf
+  dnsconfigurer render examples/autopath.yaml -o explain --config examples/node/shim.yaml
+  kubectl get deployments -A -o yaml | dnsconfigurer render - -o json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Input.Paths = append(o.Input.Paths, args...)
+			if err := o.Input.Check(); err != nil {
+				return err
+			}
+			node, err := nodeFlags.Load()
+			if err != nil {
+				return err
+			}
+			return exitError(o.Run(cmd.Context(), node, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()))
+		},
+	}
+	o.Register(cmd.Flags())
+	nodeFlags.Register(cmd.Flags())
+	return cmd
+}
+
+func configCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Print defaults of configuration files, and check files",
+		Args:  cobra.ArbitraryArgs,
+		RunE:  usage.RequireCommand,
+	}
+	cmd.AddCommand(configDefaultsCommand(), interruptible(configCheckCommand()))
+	return cmd
+}
+
+func configDefaultsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "defaults KIND",
+		Short: "Print a configuration file with every field at its default",
+		Long: "Print a configuration file with every field at its default, and comments. KIND is:\n\n  " +
+			strings.Join(v1alpha1.Kinds(), "\n  "),
+		Example:   "  dnsconfigurer config defaults " + v1alpha1.KindShim + " > shim.yaml",
+		ValidArgs: v1alpha1.Kinds(),
+		Args:      usage.OneArgument("KIND"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := v1alpha1.Defaults(args[0])
+			if err != nil {
+				return usage.Error{Err: err}
+			}
+			_, err = cmd.OutOrStdout().Write(text)
+			return err
+		},
+	}
+}
+
+func configCheckCommand() *cobra.Command {
+	o := filecheck.Options{}
+	cmd := &cobra.Command{
+		Use:   "check FILE|-",
+		Short: "Check a configuration file of dnsconfigurer or of a kubelet",
+		Long: `Check a configuration file for unknown fields, invalid values and missing fields. The
+command does not know the flags of the server: it reports a missing field even if a flag sets it.
+With - it reads standard input, in which relative paths start at the working directory.
+
+FILE may also be a ConfigMap, such as those of deploy/. Each configuration file in the data of the
+ConfigMap is checked as with --no-files, because the paths in the file are those of a container.
+
+For a ShimConfiguration, also check that the sockets of shim and runtime are two files, who may
+write to the directory of the shim's socket, that the kubeconfig and its certificates are valid, and
+that the directory of static pod manifests exists.
+
+For a ShimConfiguration, an AgentConfiguration or a KubeletConfiguration, also check the host's
+resolv.conf: the limits that the kubelet checks when it starts, and lines that the kubelet ignores.
+
+With --no-files, check the fields of the file alone. This is for files of another machine,
+and for files whose missing fields are set by flags of the server.
+
+With -f, print which pods of the manifests the node rules of a ShimConfiguration or an
+AgentConfiguration change, and how (docs/nodes.md). Then the files with the node facts are
+read even with --no-files. For a ConfigMap they are not read: where it does not set a node fact,
+the command uses clusterDNS 10.96.0.10, clusterDomain cluster.local and no resolv.conf. If a
+ConfigMap has several such files, the rules of the first one are shown.
+
+Exit code 1 if the file, the resolv.conf or a manifest has errors.`,
+		Example: `  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml
+  dnsconfigurer config check deploy/cluster-dns/config.yaml
+  kubectl -n kube-system get configmap dnsconfigurer-dns -o yaml | dnsconfigurer config check -
+  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml -f deploy/ -R
+  dnsconfigurer config check /var/lib/kubelet/config.yaml -o json`,
+		Args: usage.OneArgument("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(o.Input.Paths) == 0 {
+				reason := "without manifests: leave it out, or set -f"
+				if err := usage.CheckUnset(cmd, reason, "recursive", "strict", "namespace"); err != nil {
+					return err
+				}
+			}
+			return exitError(o.Run(cmd.Context(), args[0], cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()))
+		},
+	}
+	o.Register(cmd.Flags())
 	return cmd
 }

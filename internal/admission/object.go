@@ -4,8 +4,11 @@
 package admission
 
 import (
+	"context"
+	"fmt"
 	"strings"
 
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -100,4 +103,129 @@ func (o *Object) subdomainField() string {
 		return o.of("spec.serviceName")
 	}
 	return o.ofPod("spec.subdomain")
+}
+
+// Limits of the names of objects whose controller adds to them, in bytes.
+const (
+	// maxJobName: the pods have the label job-name, unless the Job has a selector of its own
+	// (registry/batch/job/strategy.go, generateSelector).
+	maxJobName = 63
+
+	// maxCronJobName: its Jobs have a dash and ten characters in addition (batch/validation,
+	// ValidateCronJobCreate).
+	maxCronJobName = maxJobName - 11
+)
+
+// checkNames reports a name and a namespace that the API server refuses: names are DNS
+// subdomains, that of a StatefulSet is a DNS label (core/validation, apps/validation and
+// batch/validation). valid is false if it refuses the name.
+func (c *check) checkNames() (valid bool) {
+	namespace := c.o.Pod.Namespace
+	if p := labelProblem(namespace); p != "" {
+		c.refuse(CodeInvalidNamespace, c.o.of("metadata.namespace"),
+			fmt.Sprintf("namespace %q %s", clip(namespace), p), labelHint(namespace))
+	}
+	if p, hint := c.prefixProblem(c.o.GenerateName); p != "" {
+		c.refuse(CodeInvalidName, c.o.of("metadata.generateName"), fmt.Sprintf("generateName %q %s", clip(c.o.GenerateName), p), hint)
+		return false
+	}
+	p, hint := c.nameProblem()
+	if p == "" {
+		return true
+	}
+	code := CodeInvalidName
+	if c.o.Kind == KindPod {
+		code = policy.CodeInvalidName
+	}
+	c.refuse(code, c.o.nameField(), fmt.Sprintf("name %q %s", clip(c.o.Name), p), hint)
+	return false
+}
+
+// prefixProblem returns why the API server refuses a generateName, and how to correct it, or
+// "". Of a ReplicationController it validates the completed name only (core/validation,
+// ValidateReplicationController).
+func (c *check) prefixProblem(prefix string) (problem, hint string) {
+	if prefix == "" || c.o.Kind == kindReplicationController {
+		return "", ""
+	}
+	return c.syntaxProblem(withoutDash(prefix))
+}
+
+// nameProblem returns why the API server refuses the name of the object, and how to correct
+// it, or "".
+func (c *check) nameProblem() (problem, hint string) {
+	if problem, hint = c.syntaxProblem(c.o.Name); problem != "" {
+		return problem, hint
+	}
+	switch {
+	case c.o.Kind == kindCronJob:
+		return lengthProblem(c.o.Name, maxCronJobName)
+	case c.o.Kind == kindJob && !c.o.ManualSelector:
+		return lengthProblem(c.o.Name, maxJobName)
+	}
+	return "", ""
+}
+
+// syntaxProblem returns why name is not a name of the object's kind, apart from limits that
+// depend on other fields.
+func (c *check) syntaxProblem(name string) (problem, hint string) {
+	if c.o.Kind == kindStatefulSet {
+		return labelProblem(name), labelHint(name)
+	}
+	return subdomainProblem(name)
+}
+
+// subdomainProblem returns why s is not a DNS subdomain, and how to correct it, or "".
+func subdomainProblem(s string) (problem, hint string) {
+	if problem, hint = lengthProblem(s, fqdn.MaxName); problem == "" && fqdn.SubdomainProblems(s) != nil {
+		return "is not a DNS subdomain", "use lower-case letters, digits, '-' and '.', with a letter or digit at both ends"
+	}
+	return problem, hint
+}
+
+func lengthProblem(s string, limit int) (problem, hint string) {
+	over := len(s) - limit
+	if over <= 0 {
+		return "", ""
+	}
+	return fmt.Sprintf("has %d characters, %d is the limit", len(s), limit), fmt.Sprintf("shorten it by %d", over)
+}
+
+// withoutDash returns a generateName as the API server validates it: with something after
+// its final dash, and, like there, with the character before the dash replaced
+// (apimachinery/pkg/api/validation, maskTrailingDash).
+func withoutDash(prefix string) string {
+	if len(prefix) > 1 && strings.HasSuffix(prefix, "-") {
+		return prefix[:len(prefix)-2] + "a"
+	}
+	return prefix
+}
+
+// HostAlias is an entry that a pod adds to its /etc/hosts.
+type HostAlias struct {
+	IP        string
+	Hostnames []string
+}
+
+// checkHostAliases reports addresses and names that the API server refuses in
+// spec.hostAliases (core/validation, ValidateHostAliases).
+func (c *check) checkHostAliases(ctx context.Context) {
+	for i, alias := range c.o.HostAliases {
+		if ctx.Err() != nil {
+			return
+		}
+		field := fmt.Sprintf("%s[%d]", c.o.ofPod("spec.hostAliases"), i)
+		if p := addressProblem(alias.IP); p != "" && !c.omitFinding(CodeInvalidHostAlias) {
+			c.refuse(CodeInvalidHostAlias, field+".ip", fmt.Sprintf("address %q %s", clip(alias.IP), p), "give an IPv4 or IPv6 address")
+		}
+		for j, name := range alias.Hostnames {
+			if ctx.Err() != nil {
+				return
+			}
+			if p, hint := subdomainProblem(name); p != "" && !c.omitFinding(CodeInvalidHostAlias) {
+				c.refuse(CodeInvalidHostAlias, fmt.Sprintf("%s.hostnames[%d]", field, j),
+					fmt.Sprintf("host name %q %s", clip(name), p), hint)
+			}
+		}
+	}
 }

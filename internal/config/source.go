@@ -15,6 +15,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
@@ -269,4 +270,49 @@ func (s *Source[C]) incomplete(err error) error {
 		return usage.Error{Err: err}
 	}
 	return err
+}
+
+// Places maps the fields of a configuration file to where they begin in its text.
+type Places struct {
+	file      string
+	positions *document.Positions // nil: not known
+}
+
+// Of returns the position of a field, or of its closest existing parent. Fields of nodes, such
+// as clusterDNS, are below node in some kinds.
+func (p *Places) Of(field string) document.Position {
+	if at := p.positions.Of(field); field == "" || at != p.positions.Of("") {
+		return at
+	}
+	return p.positions.Of("node." + field)
+}
+
+// At returns the location of a field.
+func (p *Places) At(field string) kube.Location {
+	at := kube.Location{File: p.file, Field: field}
+	if p.positions != nil {
+		begin := p.Of(field)
+		at.Line, at.Column = begin.Line, begin.Column
+	}
+	return at
+}
+
+// locate returns the errors that err joins, which are of decoding the file, each as an
+// *InputError of package kube.
+func (p *Places) locate(err error) error {
+	var errs []error
+	for _, e := range multierr.Unjoin(err) {
+		located := &kube.InputError{Location: kube.Location{File: p.file}, Err: e}
+		var unknown interface{ FieldPath() string }
+		if line, ok := errors.AsType[*document.LineError](e); ok && p.positions != nil {
+			located.Line, located.Err = line.Line, errors.New(line.Problem)
+		} else if typed, ok := errors.AsType[*document.TypeError](e); ok {
+			located.Location, located.Err = p.At(typed.Field), errors.New(typed.Problem)
+		} else if errors.As(e, &unknown) {
+			located.Location = p.At(unknown.FieldPath())
+			located.Field = "" // the text has it
+		}
+		errs = append(errs, located)
+	}
+	return errors.Join(errs...)
 }

@@ -5,9 +5,19 @@ package daemon
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/klog/v2"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 )
 
 // A Task runs until ctx ends or it fails.
@@ -73,4 +83,112 @@ func Start(ctx context.Context, task Task) (stop func()) {
 		cancel()
 		<-done
 	}
+}
+
+// A Failure is an error that ends a server. It is written in the format of the server's log.
+type Failure struct {
+	Err    error
+	Format string // text or json
+}
+
+func (f Failure) Error() string { return f.Err.Error() }
+
+// Unwrap returns Err.
+func (f Failure) Unwrap() error { return f.Err }
+
+// LogFailure writes each of the errors that err joins as a line of a log in JSON. If the log has
+// another format, it returns false and writes nothing. The format is that of the Failure in err, or
+// format if err has none: before the configuration is loaded, only the flag is known.
+func LogFailure(w io.Writer, format string, err error) (logged bool) {
+	if f, ok := errors.AsType[Failure](err); ok {
+		err, format = f.Err, f.Format
+	}
+	if format != "json" {
+		return false
+	}
+	log := slog.New(slog.NewJSONHandler(w, nil))
+	for _, e := range multierr.Unjoin(err) {
+		log.Error("server failed", "error", e.Error())
+	}
+	return true
+}
+
+// interruptGrace is the time that a call has to return by itself after it was interrupted: enough
+// to write its error.
+const interruptGrace = time.Second
+
+// Interruptible calls f, which must change nothing. If f is still running one second after the end of
+// ctx, Interruptible returns: f may read a file without end, such as a named pipe that no program
+// writes to, which no context ends. The process must then end.
+func Interruptible(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(interruptGrace)
+	defer grace.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-grace.C:
+		return fmt.Errorf("ended before completion: %w", context.Cause(ctx))
+	}
+}
+
+// A Process is what a server gets from the process that it runs in.
+type Process struct {
+	Log    *slog.Logger
+	Writer *LogWriter       // of Log; nil: Log blocks while it is not read
+	Reload <-chan os.Signal // receives SIGHUP
+}
+
+// Serve calls run, which runs a server, with a log in a format that is written to stderr. The error of
+// run is returned as a Failure.
+func Serve(stderr io.Writer, format, version string, run func(Process) error) error {
+	h, err := newHandler(stderr, format)
+	if err != nil {
+		return err
+	}
+	return serve(Process{Log: slog.New(h)}, format, version, run)
+}
+
+// ServeOnNode is Serve for a server that pods wait for and that shares the node with them: its log does
+// not block it, and Go's runtime is tuned.
+func ServeOnNode(stderr io.Writer, format, version string, run func(Process) error) error {
+	writer, err := NewLogWriter(stderr, format)
+	if err != nil {
+		return err
+	}
+	defer writer.Start()()
+	defer TuneRuntime()()
+	return serve(Process{Log: writer.Logger(), Writer: writer}, format, version, run)
+}
+
+func serve(p Process, format, version string, run func(Process) error) error {
+	klog.SetSlogLogger(p.Log) // the log of client-go is global
+	reload, stop := sighup()
+	defer stop()
+	p.Reload = reload
+	p.Log.Info("starting", "version", version)
+	if err := run(p); err != nil {
+		return Failure{Err: err, Format: format}
+	}
+	return nil
+}
+
+// Load loads the configuration of a server that has not started yet. It also returns when ctx ends
+// while a file cannot be read.
+func Load[C any](ctx context.Context, source *config.Source[C]) (C, error) {
+	var loaded, none C
+	err := Interruptible(ctx, func() (err error) {
+		loaded, err = source.Load()
+		return err
+	})
+	if err != nil {
+		return none, err // after an interrupt, the goroutine may still write loaded
+	}
+	return loaded, nil
 }

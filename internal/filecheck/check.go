@@ -4,11 +4,21 @@
 package filecheck
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
@@ -129,4 +139,102 @@ func kubeletKind(name string) kind {
 			return node.Check()
 		},
 	}
+}
+
+const (
+	stdinName     = "stdin"
+	configMapKind = "ConfigMap"
+
+	// maxFiles is the maximum number of configuration files in a ConfigMap. Each is checked with the
+	// lines before it, which are empty: a process has one, or a few.
+	maxFiles = 32
+)
+
+// An entry is a configuration file to check.
+type entry struct {
+	config.File
+	key string // in the data of a ConfigMap; "": a file of its own
+}
+
+// name returns the name of a file in messages about the whole file.
+func (e entry) name() string {
+	if e.key == "" || strings.HasSuffix(e.Path, "/"+e.key) {
+		return e.Path
+	}
+	return e.Path + "/" + e.key
+}
+
+// read returns the configuration files at path: one, or those in the data of a ConfigMap. path
+// "-" is standard input. passed are the keys of a ConfigMap that have no configuration file.
+func read(ctx context.Context, path string, stdin io.Reader) (entries []entry, passed []string, err error) {
+	f, err := readFile(ctx, path, stdin)
+	if err != nil {
+		return nil, nil, err
+	}
+	if t, err := v1alpha1.ReadTypeMeta(f.Text); err != nil || t.Kind != configMapKind {
+		return []entry{{File: f}}, nil, nil // the check reports the error
+	}
+	return configMapEntries(f)
+}
+
+func readFile(ctx context.Context, path string, stdin io.Reader) (config.File, error) {
+	if path != "-" {
+		f, err := config.ReadFile(path)
+		if errors.Is(err, syscall.EISDIR) {
+			err = fmt.Errorf("%w: name one file", err)
+		}
+		return f, err
+	}
+	text, err := manifest.ReadLimited(ctx, stdin, config.MaxFile+1)
+	switch {
+	case err != nil:
+		return config.File{}, fmt.Errorf("%s: %w", stdinName, err)
+	case len(text) > config.MaxFile:
+		return config.File{}, fmt.Errorf("%s: larger than %d bytes", stdinName, config.MaxFile)
+	}
+	return config.File{Path: stdinName, Text: text}, nil
+}
+
+// configMapEntries returns the configuration files in the data of a ConfigMap: the entries whose
+// key has an extension of YAML or JSON, and those of a kind that has checks.
+func configMapEntries(f config.File) (entries []entry, passed []string, err error) {
+	var object struct {
+		Data map[string]string `json:"data"`
+	}
+	js, err := document.JSON(f.Text, 1)
+	if err == nil {
+		err = document.Decode(js, &object)
+	}
+	if err != nil {
+		return nil, nil, f.Locate(err)
+	}
+	positions := document.NewPositions(f.Text)
+	for _, key := range slices.Sorted(maps.Keys(object.Data)) {
+		e := entry{config.File{Path: f.Path + "/" + key, Text: []byte(object.Data[key])}, key}
+		if !isConfiguration(e) {
+			passed = append(passed, key)
+			continue
+		}
+		if len(entries) == maxFiles {
+			return nil, passed, &kube.InputError{Location: f.Places().At("data"),
+				Err: fmt.Errorf("more than %d configuration files in the ConfigMap: check them one by one", maxFiles)}
+		}
+		if text, ok := positions.Literal(fmt.Sprintf("data[%q]", key)); ok {
+			e.File = config.File{Path: f.Path, Text: text}
+		}
+		entries = append(entries, e)
+	}
+	if len(entries) == 0 {
+		return nil, passed, &kube.InputError{Location: f.Places().At("data"),
+			Err: errors.New("no configuration file in the ConfigMap: want an entry such as dns.yaml")}
+	}
+	return entries, passed, nil
+}
+
+func isConfiguration(e entry) bool {
+	if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.key)) {
+		return true
+	}
+	t, err := v1alpha1.ReadTypeMeta(e.Text)
+	return err == nil && slices.Contains(append(v1alpha1.Kinds(), kube.KubeletKind), t.Kind)
 }

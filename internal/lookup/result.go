@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/miekg/dns"
 
@@ -113,4 +115,201 @@ func texts[T fmt.Stringer](values []T) []string {
 		list = append(list, v.String())
 	}
 	return list
+}
+
+// WriteText writes the pod's resolv.conf, a table of the queries, and the result.
+func (r *Result) WriteText(w io.Writer) error {
+	fmt.Fprintf(w, "# %s in %s looks up %s %s\n%s", r.question.Library, r.pod, r.question.Name, r.question.typeName(), r.file)
+	fmt.Fprintf(w, "# %s\n", r.servers())
+	var table strings.Builder
+	tabs := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	for i, q := range r.Queries {
+		r.writeQuery(tabs, i+1, q)
+	}
+	tabs.Flush() // a Builder returns no errors
+	for line := range strings.Lines(table.String()) {
+		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
+	}
+	lines := r.resultLines()
+	for _, remark := range append([]string{queryCount(len(r.Queries))}, r.remarks()...) {
+		lines = append(lines, "# "+remark)
+	}
+	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
+	return err
+}
+
+// writeQuery writes a row of the table. The time is that of a real server, if there is one.
+func (r *Result) writeQuery(w io.Writer, n int, q libc.Query) {
+	network := ""
+	if q.TCP {
+		network = " tcp"
+	}
+	took := ""
+	if r.measured() {
+		took = fmt.Sprintf("%.1f ms", float64(q.Took.Microseconds())/1000)
+		if errors.Is(q.Err, errNotAsked) || errors.Is(q.Err, errUnknown) {
+			took = ""
+		}
+		took += "\t"
+	}
+	fmt.Fprintf(w, "%d\t%s\t%s\t%s%s\t%s\t%s%s\n", n, q.Name, dns.Type(q.Type), q.Server, network, rcode(q), took, answerData(q))
+}
+
+// measured reports whether queries were sent to servers. The time of a simulated reply says
+// nothing, and differs in each run.
+func (r *Result) measured() bool { return r.server != "" || len(r.upstream) > 0 }
+
+// answerData returns the answer section without owner names, TTLs, and the type that was
+// asked for.
+func answerData(q libc.Query) string {
+	if q.Reply == nil || q.Reply.Rcode != dns.RcodeSuccess {
+		return ""
+	}
+	if len(q.Reply.Answer) == 0 {
+		return "no such record"
+	}
+	var list []string
+	for _, rr := range q.Reply.Answer {
+		data := strings.TrimPrefix(rr.String(), rr.Header().String())
+		if t := rr.Header().Rrtype; t != q.Type {
+			data = dns.Type(t).String() + " " + data
+		}
+		list = append(list, data)
+	}
+	return strings.Join(list, ", ")
+}
+
+// servers returns the line about the servers that received the queries.
+func (r *Result) servers() string {
+	switch {
+	case r.server != "":
+		return "all nameservers replaced by " + r.server
+	case len(r.cluster) == 0:
+		return "the node has no cluster DNS"
+	case len(r.upstream) > 0:
+		return fmt.Sprintf("cluster DNS %s simulated from the manifests, upstream %s", join(r.cluster), join(r.upstream))
+	}
+	return fmt.Sprintf("cluster DNS %s simulated from the manifests", join(r.cluster))
+}
+
+// resultLines returns the lines with the program's result.
+func (r *Result) resultLines() []string {
+	if r.open != "" {
+		if i := slices.IndexFunc(r.absences, r.isOpen); i >= 0 {
+			return []string{"unknown: " + r.open + ": " + r.absences[i].reason}
+		}
+		return []string{"unknown: " + r.open + " was not asked for"}
+	}
+	if r.Error != "" {
+		return []string{string(r.Error) + ": " + r.question.Library.Text(r.Error)}
+	}
+	lines := texts(r.Addresses)
+	for _, rr := range r.Answers {
+		lines = append(lines, presentation(rr))
+	}
+	return lines
+}
+
+// remarks returns the lines about the assumptions of the result.
+func (r *Result) remarks() (list []string) {
+	if r.open != "" && r.openQueries > len(r.Queries) {
+		list = append(list, fmt.Sprintf("%s if %s does not exist", queryCount(r.openQueries), r.open))
+	}
+	if len(r.assumed) > 0 {
+		list = append(list, "assumed not to exist: "+strings.Join(r.assumed, ", "))
+	}
+	list = r.appendProblem(list)
+	if reverse, err := dns.ReverseAddr(r.question.Name); err == nil && r.question.Type == dns.TypePTR {
+		list = append(list, "the PTR record of an address has another name: look up "+reverse)
+	}
+	unknown := false
+	for _, a := range r.absences {
+		unknown = unknown || a.unknown
+		if !r.isOpen(a) {
+			list = append(list, a.name+": "+a.reason)
+		}
+	}
+	if unknown {
+		list = append(list, "set --complete if the manifests are the whole cluster")
+	}
+	if why := r.unasked(); why != "" {
+		list = append(list, "not asked, "+why)
+	}
+	if synthetic := r.syntheticAddresses(); len(synthetic) > 0 {
+		list = append(list, "synthetic, not in the manifests: "+join(synthetic))
+	}
+	return list
+}
+
+// unasked returns why a server was not asked and what to do, or "" if all were.
+func (r *Result) unasked() string {
+	var others []netip.Addr
+	for _, q := range r.Queries {
+		if errors.Is(q.Err, errNotAsked) && !slices.Contains(r.cluster, q.Server) {
+			others = appendNew(others, q.Server)
+		}
+	}
+	switch {
+	case len(others) > 0:
+		return "not the cluster DNS: " + join(others) + ": set --server to replace it"
+	case r.forwarded > 0 && len(r.upstream) == 0:
+		return "no upstream server: set --upstream or --server"
+	}
+	return ""
+}
+
+// isOpen reports whether the result depends on a.
+func (r *Result) isOpen(a absence) bool { return a.unknown && strings.EqualFold(a.name, r.open) }
+
+func queryCount(n int) string {
+	if n == 1 {
+		return "1 query"
+	}
+	return fmt.Sprintf("%d queries", n)
+}
+
+func join[T fmt.Stringer](values []T) string { return strings.Join(texts(values), ", ") }
+
+// appendProblem appends to list why the library did not query the name.
+func (r *Result) appendProblem(list []string) []string {
+	if problem := r.question.problem(); problem != "" && r.Error != "" && len(r.Queries) == 0 {
+		return append(list, problem)
+	}
+	return list
+}
+
+// problem returns why no library queries the name. "": it is a valid name.
+func (q Question) problem() string {
+	labels := strings.Split(strings.TrimSuffix(q.Name, "."), ".")
+	long := slices.IndexFunc(labels, func(label string) bool { return len(label) > maxLabel })
+	if _, err := netip.ParseAddr(q.Name); err == nil {
+		return "" // of the other family
+	}
+	switch {
+	case strings.Contains(q.Name, "://"):
+		return "a URL is not a name: look up its host"
+	case strings.Contains(q.Name, ":"):
+		return "a name has no port: look up the part before the colon"
+	case long >= 0:
+		return fmt.Sprintf("label %d has %d characters, %d is the limit", long+1, len(labels[long]), maxLabel)
+	case q.Name == "":
+		return "the name is empty"
+	case slices.Contains(labels, ""):
+		return "a label is empty"
+	case len(q.Name) > maxName:
+		return fmt.Sprintf("the name has %d characters, %d is the limit", len(q.Name), maxName)
+	case q.Type == dns.TypeNone && strings.ContainsFunc(q.Name, isNotHostRune):
+		return "not a host name: getaddrinfo queries letters, digits, '-', '_' and '.' only"
+	}
+	return ""
+}
+
+// Limits of names in text, in characters (RFC 1035 section 2.3.4).
+const (
+	maxLabel = 63
+	maxName  = 253
+)
+
+func isNotHostRune(r rune) bool {
+	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_.", r))
 }

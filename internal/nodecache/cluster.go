@@ -7,11 +7,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/miekg/dns"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodeaddr"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -78,4 +85,62 @@ func (c *clusterCheck) query(ctx context.Context) error {
 		err = fmt.Errorf("%s for %s", dns.RcodeToString[reply.Rcode], c.domain)
 	}
 	return err
+}
+
+// addresses are the addresses of a node cache.
+type addresses struct {
+	listen  []netip.AddrPort
+	iface   *nodeaddr.Interface // the interface with these addresses; nil: none is configured
+	omitted []string            // details for readiness: addresses of a family that the kernel has disabled
+}
+
+// assignAddresses assigns the addresses to the interface of c, if it has one. An address of a
+// family that the kernel has disabled is omitted as long as another one remains.
+func assignAddresses(c config.NodeCache, log *slog.Logger) (a addresses, err error) {
+	if c.Interface == "" {
+		return addresses{listen: c.Addrs}, nil
+	}
+	a.iface = &nodeaddr.Interface{Name: c.Interface}
+	for _, l := range c.Addrs {
+		if !slices.Contains(a.iface.Addrs, l.Addr()) { // it may have several ports
+			a.iface.Addrs = append(a.iface.Addrs, l.Addr())
+		}
+	}
+	_, failed := a.iface.Ensure()
+	for _, err := range failed {
+		if !errors.Is(err, nodeaddr.ErrFamilyDisabled) || len(failed) == len(a.iface.Addrs) {
+			return addresses{}, joinErrors(a.iface.Addrs, failed)
+		}
+	}
+	a.iface.Addrs = slices.DeleteFunc(a.iface.Addrs, func(addr netip.Addr) bool { return failed[addr] != nil })
+	for _, l := range c.Addrs {
+		if err := failed[l.Addr()]; err != nil {
+			log.Warn("address omitted", "address", l, "error", err)
+			a.omitted = append(a.omitted, fmt.Sprintf("address %s: omitted: %v", l, err))
+			continue
+		}
+		a.listen = append(a.listen, l)
+	}
+	return a, nil
+}
+
+// open opens the sockets of the addresses. A previous instance may have them open, too.
+func (a addresses) open(ctx context.Context) (*dnsserver.Sockets, error) {
+	sockets, err := dnsserver.ListenShared(ctx, a.listen)
+	switch {
+	case a.iface == nil && errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, fmt.Errorf("%w: set --interface, or an address of the node", err)
+	case err != nil:
+		return nil, daemon.SocketHint(err, "listen")
+	}
+	return sockets, nil
+}
+
+// joinErrors joins the errors of addresses, in the order of the addresses.
+func joinErrors(addrs []netip.Addr, failed map[netip.Addr]error) error {
+	var list []error
+	for _, addr := range addrs {
+		list = append(list, failed[addr])
+	}
+	return errors.Join(list...)
 }

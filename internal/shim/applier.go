@@ -5,7 +5,10 @@ package shim
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
@@ -135,4 +138,49 @@ func (a *applier) end() {
 	a.hostReport.end()
 	a.hostTask.end()
 	a.lookupsTask.end()
+}
+
+// A slot runs one background task at a time. It is not safe for concurrent use.
+type slot struct {
+	next daemon.Task // not started yet; nil: none
+	stop func()      // ends the running task and waits for it; nil: none runs
+}
+
+// start starts the next task instead of the running one.
+func (s *slot) start(ctx context.Context) {
+	if s.next == nil {
+		return
+	}
+	s.end()
+	s.next, s.stop = nil, daemon.Start(ctx, s.next)
+}
+
+// end ends the running task.
+func (s *slot) end() {
+	if s.stop != nil {
+		s.stop()
+		s.stop = nil
+	}
+}
+
+// Check builds what the server builds for a valid configuration, and returns the errors. A container
+// runtime or an API server that does not run is not an error.
+func Check(c config.Shim) error {
+	var problems []error
+	if err := cri.CheckEndpoints(config.SocketPath(c.Listen), config.SocketPath(c.RuntimeEndpoint)); err != nil {
+		problems = append(problems, err)
+	}
+	// Another user than root does not own the directory of a shim that runs as root.
+	if os.Geteuid() == 0 {
+		problems = append(problems, cri.CheckListen(config.SocketPath(c.Listen)))
+	}
+	if _, err := decision.NewClient(c.Kubeconfig, ""); err != nil {
+		problems = append(problems, err)
+	}
+	if c.Manifests != "" {
+		if _, err := os.Stat(c.Manifests); err != nil {
+			problems = append(problems, fmt.Errorf("manifests: %w", err))
+		}
+	}
+	return errors.Join(problems...)
 }

@@ -4,6 +4,7 @@
 package usage
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -107,3 +108,48 @@ func HelpCommand() *cobra.Command {
 		},
 	}
 }
+
+// NoArguments accepts no arguments. An argument of a command with subcommands is an unknown command.
+func NoArguments(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return nil
+	case cmd.HasAvailableSubCommands():
+		return UnknownCommand(cmd, args[0])
+	}
+	return Errorf("unexpected argument %q", args[0])
+}
+
+// OneArgument accepts one argument, which is called name in errors.
+func OneArgument(name string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return Errorf("want one %s, got %d arguments", name, len(args))
+		}
+		return nil
+	}
+}
+
+// AtMostOnePod accepts no argument or one NAMESPACE/NAME.
+func AtMostOnePod(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return Errorf("want one NAMESPACE/NAME, got %d arguments", len(args))
+	}
+	for _, a := range args {
+		if namespace, name, found := strings.Cut(a, "/"); !found || namespace == "" || name == "" {
+			return Errorf("%q is not NAMESPACE/NAME", a)
+		}
+	}
+	return nil
+}
+
+// Error is an error in the command line. Err may join several.
+type Error struct{ Err error }
+
+func (e Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e Error) Unwrap() error { return e.Err }
+
+// Errorf is [fmt.Errorf] for an Error.
+func Errorf(format string, args ...any) error { return Error{fmt.Errorf(format, args...)} }

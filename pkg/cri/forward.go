@@ -7,11 +7,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -199,4 +202,117 @@ func withoutReserved(md metadata.MD) metadata.MD {
 		}
 	}
 	return md
+}
+
+// shape is how many messages a call has.
+type shape int
+
+const (
+	unlisted  shape = iota // a method of a newer CRI, or of another service
+	unary                  // one message each way
+	streaming              // any number of messages
+)
+
+// methods holds the shape of each method of CRI v1. The generated package has them too,
+// but linking it costs each shim 200 kB of memory.
+var methods = map[string]shape{
+	"/runtime.v1.RuntimeService/Version":                   unary,
+	"/runtime.v1.RuntimeService/RunPodSandbox":             unary,
+	"/runtime.v1.RuntimeService/StopPodSandbox":            unary,
+	"/runtime.v1.RuntimeService/RemovePodSandbox":          unary,
+	"/runtime.v1.RuntimeService/PodSandboxStatus":          unary,
+	"/runtime.v1.RuntimeService/ListPodSandbox":            unary,
+	"/runtime.v1.RuntimeService/CreateContainer":           unary,
+	"/runtime.v1.RuntimeService/StartContainer":            unary,
+	"/runtime.v1.RuntimeService/StopContainer":             unary,
+	"/runtime.v1.RuntimeService/RemoveContainer":           unary,
+	"/runtime.v1.RuntimeService/ListContainers":            unary,
+	"/runtime.v1.RuntimeService/ContainerStatus":           unary,
+	"/runtime.v1.RuntimeService/UpdateContainerResources":  unary,
+	"/runtime.v1.RuntimeService/ReopenContainerLog":        unary,
+	"/runtime.v1.RuntimeService/ExecSync":                  unary,
+	"/runtime.v1.RuntimeService/Exec":                      unary,
+	"/runtime.v1.RuntimeService/Attach":                    unary,
+	"/runtime.v1.RuntimeService/PortForward":               unary,
+	"/runtime.v1.RuntimeService/ContainerStats":            unary,
+	"/runtime.v1.RuntimeService/ListContainerStats":        unary,
+	"/runtime.v1.RuntimeService/PodSandboxStats":           unary,
+	"/runtime.v1.RuntimeService/ListPodSandboxStats":       unary,
+	"/runtime.v1.RuntimeService/UpdateRuntimeConfig":       unary,
+	"/runtime.v1.RuntimeService/Status":                    unary,
+	"/runtime.v1.RuntimeService/CheckpointContainer":       unary,
+	"/runtime.v1.RuntimeService/CheckpointPod":             unary,
+	"/runtime.v1.RuntimeService/RestorePod":                unary,
+	"/runtime.v1.RuntimeService/ListMetricDescriptors":     unary,
+	"/runtime.v1.RuntimeService/ListPodSandboxMetrics":     unary,
+	"/runtime.v1.RuntimeService/RuntimeConfig":             unary,
+	"/runtime.v1.RuntimeService/UpdatePodSandboxResources": unary,
+	"/runtime.v1.RuntimeService/StreamPodSandboxes":        streaming,
+	"/runtime.v1.RuntimeService/StreamContainers":          streaming,
+	"/runtime.v1.RuntimeService/StreamContainerStats":      streaming,
+	"/runtime.v1.RuntimeService/StreamPodSandboxStats":     streaming,
+	"/runtime.v1.RuntimeService/GetContainerEvents":        streaming,
+	"/runtime.v1.RuntimeService/StreamPodSandboxMetrics":   streaming,
+	"/runtime.v1.ImageService/ListImages":                  unary,
+	"/runtime.v1.ImageService/ImageStatus":                 unary,
+	"/runtime.v1.ImageService/PullImage":                   unary,
+	"/runtime.v1.ImageService/RemoveImage":                 unary,
+	"/runtime.v1.ImageService/ImageFsInfo":                 unary,
+	"/runtime.v1.ImageService/StreamImages":                streaming,
+}
+
+// logInterval is the interval at which a runtime that stays unreachable is logged.
+const logInterval = time.Minute
+
+// dialResult is the error of the last attempt to connect to the runtime.
+type dialResult struct{ last atomic.Pointer[error] }
+
+func (d *dialResult) set(err error) { d.last.Store(&err) }
+
+func (d *dialResult) get() error {
+	if err := d.last.Load(); err != nil && *err != nil {
+		return *err
+	}
+	return errors.New("connected, but the runtime has sent no data yet")
+}
+
+// dialRuntime connects to the runtime. It compares the sockets at every attempt, because a link
+// may be replaced while the shim runs.
+func (s *Shim) dialRuntime(ctx context.Context, _ string) (conn net.Conn, err error) {
+	defer func() { s.dialed.set(err) }()
+	path := strings.TrimPrefix(s.Runtime, "unix://")
+	if err := CheckEndpoints(s.Listener.Addr().String(), path); err != nil {
+		return nil, err
+	}
+	return new(net.Dialer).DialContext(ctx, "unix", path)
+}
+
+// watchRuntime keeps the metric of the connection up to date until ctx ends. While the runtime
+// is unreachable it logs the reason once a minute.
+func (s *Shim) watchRuntime(ctx context.Context, conn *grpc.ClientConn) {
+	log := s.log()
+	var logged time.Time
+	down := false // was logged
+	for {
+		state := conn.GetState()
+		if state == connectivity.Idle {
+			conn.Connect() // a wrong endpoint is logged before the first call
+		}
+		s.Metrics.setConnected(state == connectivity.Ready)
+		switch {
+		case state == connectivity.TransientFailure && time.Since(logged) >= logInterval:
+			log.Warn("container runtime unreachable, CRI calls fail", "endpoint", s.Runtime, "error", s.dialed.get())
+			logged, down = time.Now(), true
+		case state == connectivity.Ready && down:
+			log.Info("container runtime connected", "endpoint", s.Runtime)
+			down = false
+		}
+		changed, cancel := context.WithTimeout(ctx, logInterval) // an unreachable runtime stays in one state
+		conn.WaitForStateChange(changed, state)
+		cancel()
+		if ctx.Err() != nil {
+			s.Metrics.setConnected(false)
+			return
+		}
+	}
 }

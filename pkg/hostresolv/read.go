@@ -9,8 +9,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
@@ -125,4 +128,100 @@ func openFile(path string) (*os.File, error) {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: errPipe}
 	}
 	return f, nil
+}
+
+// fileState is the result of stat(2) for a path. It detects whether the file has changed.
+type fileState struct {
+	path   string
+	info   fs.FileInfo // nil if there is no file
+	err    string      // the error of stat, if info is nil
+	stable bool        // a later write changes the modification time
+}
+
+// mtimeGranularity is the coarsest modification time of a file system to expect. If a file
+// was written within this time, another write may leave the same time.
+const mtimeGranularity = time.Second
+
+func statFile(path string) fileState {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fileState{path: path, err: err.Error()}
+	}
+	return fileState{path: path, info: info, stable: time.Since(info.ModTime()) > mtimeGranularity}
+}
+
+// unchanged reports whether the file is certainly the same as when s was made.
+func (s fileState) unchanged() bool {
+	info, err := os.Stat(s.path)
+	if err != nil {
+		return s.err == err.Error()
+	}
+	return s.stable && os.SameFile(info, s.info) && info.Size() == s.info.Size() &&
+		info.Mode() == s.info.Mode() && info.ModTime().Equal(s.info.ModTime())
+}
+
+// maxLinks is the number of links that Linux follows in one path (MAXSYMLINKS).
+const maxLinks = 40
+
+// linkPath is a path with all its links resolved.
+type linkPath struct {
+	// names are the paths whose change can make the path resolve to another file: every
+	// directory and link on the path, and the file, or the first one that is missing.
+	// They are absolute, have no links before the last element, and are in the order in
+	// which they are resolved.
+	names []string
+	end   string // the file; if a name is missing, the file as far as it can be resolved
+}
+
+// resolveLinks resolves path element by element, like the kernel. So it finds links to
+// directories on the path too, and ".." leaves the directory to which a link leads.
+// Kubernetes mounts the files of a ConfigMap behind such a link, "..data", and replaces it.
+func resolveLinks(path string) linkPath {
+	const slash = string(filepath.Separator)
+	if !filepath.IsAbs(path) {
+		if wd, err := os.Getwd(); err == nil {
+			path = wd + slash + path // not Join, which would remove ".."
+		}
+	}
+	var p linkPath
+	dir, rest := splitRoot(path)
+	for links := 0; rest != ""; {
+		var element string
+		element, rest, _ = strings.Cut(rest, slash)
+		switch element {
+		case "", ".":
+			continue
+		case "..":
+			dir = filepath.Dir(dir)
+			continue
+		}
+		name := filepath.Join(dir, element)
+		p.names = append(p.names, name)
+		info, err := os.Lstat(name)
+		if err != nil {
+			p.end = filepath.Join(name, rest)
+			return p
+		}
+		if info.Mode().Type() != fs.ModeSymlink {
+			dir = name
+			continue
+		}
+		target, err := os.Readlink(name)
+		if links++; links > maxLinks || err != nil {
+			p.end = name
+			return p
+		}
+		if filepath.IsAbs(target) {
+			dir, target = splitRoot(target)
+		}
+		rest = target + slash + rest
+	}
+	p.end = dir
+	return p
+}
+
+// splitRoot splits an absolute path into its root directory and the rest.
+func splitRoot(path string) (root, rest string) {
+	volume := filepath.VolumeName(path) // "" except on Windows
+	return volume + string(filepath.Separator), path[len(volume):]
 }

@@ -119,3 +119,134 @@ func (d *Decision) list(k Kind) *[]Entry {
 		return &d.Options
 	}
 }
+
+// Finding is a problem of a pod or of a node, for its owner.
+type Finding struct {
+	Code       Code
+	Severity   Severity
+	EnforcedBy Enforcer // the component that acts on it
+
+	// Reason is the reason of the kubelet's event about the problem, and Message is then
+	// the exact text of this event, or its beginning if it has more than 16 KiB. Reason is ""
+	// if the kubelet sends no event.
+	Reason  string
+	Message string
+
+	Field string // the field to change: a path in the pod's object, or FieldResolvConf or FieldClusterDNS
+	Hint  string // what to change
+
+	// More is the number of further findings with this code that are left out. Only the
+	// last of MaxFindings has any.
+	More int
+}
+
+// MaxFindings is the largest number of findings with the same code. A pod may have 200,000
+// unsafe options: the API server limits neither their number nor their text, and findings
+// are logged, sent as events and returned by webhooks.
+const MaxFindings = 100
+
+// The values of Finding.Field for settings of the node, named as in its
+// KubeletConfiguration. Every other value is a path in the pod's object.
+const (
+	FieldResolvConf = "resolvConf"
+	FieldClusterDNS = "clusterDNS"
+)
+
+// maxMessage is the limit of a Message and of Decision.Error, in bytes. No text about a pod that
+// the API server accepts is longer: the longest text quotes a search line of 2,048 bytes, and
+// quoting may take six bytes for each of them. The texts about a pod in a webhook may be longer,
+// because the API server has not checked its names yet.
+const maxMessage = 16 << 10
+
+// omitFinding reports whether found has MaxFindings with this code. It then counts one more.
+func omitFinding(found []Finding, code Code) bool {
+	if len(found) < MaxFindings {
+		return false
+	}
+	n, last := 0, -1
+	for i := len(found) - 1; i >= 0; i-- {
+		if found[i].Code != code {
+			continue
+		}
+		if n++; last < 0 {
+			last = i
+		}
+		if n == MaxFindings || found[last].More > 0 {
+			found[last].More++
+			return true
+		}
+	}
+	return false
+}
+
+// IsError reports whether f has severity error.
+func (f Finding) IsError() bool { return f.Severity == SeverityError }
+
+// Severity ranks findings.
+type Severity string
+
+// The severities.
+const (
+	SeverityError   Severity = "error"   // the pod does not start, or not as specified
+	SeverityWarning Severity = "warning" // the pod starts, but its DNS is not as specified or is likely to fail
+	SeverityInfo    Severity = "info"    // the pod's DNS works, but not with every C library or system
+)
+
+// Enforcer is the component that acts on the problem of a Finding.
+type Enforcer string
+
+// The enforcers.
+const (
+	EnforcedByAPIServer     Enforcer = "apiserver"     // refuses the object
+	EnforcedByNode          Enforcer = "node"          // the kubelet, or the runtime, with the kubelet's configuration
+	EnforcedByDNSConfigurer Enforcer = "dnsconfigurer" // no other component checks it
+)
+
+// Code identifies a kind of Finding. Codes are stable.
+type Code string
+
+// The codes.
+const (
+	CodeUnknownPolicy       Code = "unknown-policy"
+	CodeUnknownOverride     Code = "unknown-policy-annotation"
+	CodeForbiddenOverride   Code = "forbidden-policy-annotation"
+	CodeHostNetworkDefault  Code = "host-network-cluster-first"
+	CodeMissingClusterDNS   Code = "missing-cluster-dns"
+	CodeNodeMissingDNS      Code = "node-missing-cluster-dns"
+	CodeHostFileRefused     Code = "host-file-refused"
+	CodeHostFileNotNeeded   Code = "host-file-not-needed"
+	CodeWindowsHostNet      Code = "windows-host-network"
+	CodeWindowsSuffix       Code = "windows-one-suffix"
+	CodeAutopathUnavailable Code = "autopath-unavailable"
+	CodeForeignNameserver   Code = "foreign-nameserver"
+	CodeUnsafeValue         Code = "unsafe-value"
+	CodeEmptyConfig         Code = "empty-config"
+	CodeLoopbackServer      Code = "loopback-nameserver"
+	CodeUnusableDomain      Code = "unusable-search-domain"
+	CodeInvalidName         Code = "invalid-pod-name"
+	CodeInvalidHostname     Code = "invalid-hostname"
+	CodeInvalidSubdomain    Code = "invalid-subdomain"
+	CodeInvalidOverride     Code = "invalid-hostname-override"
+	CodeHostnameCut         Code = "hostname-cut"
+	CodeFQDNTooLong         Code = "fqdn-too-long"
+	CodeServerLimit         Code = "nameserver-limit"
+	CodeSearchLimit         Code = "search-limit"
+	CodeMuslSearchLine      Code = "musl-search-line"
+	CodeOldGlibcSearch      Code = "old-glibc-search"
+	CodeGlibcCrashes        Code = "glibc-dies"
+	CodeMuslCrashes         Code = "musl-dies"
+	CodeNodeHostFile        Code = "node-host-file"
+	CodeIgnoredHostLine     Code = "ignored-host-line"
+	CodeInvalidClusterDNS   Code = "invalid-cluster-dns"
+	CodeMisspelledField     Code = "misspelled-kubelet-field"
+	CodeUplinkUnusable      Code = "uplink-file-unusable"
+	CodeUplinkUsed          Code = "uplink-file-used"
+)
+
+// Reasons of the kubelet's events.
+const (
+	reasonForming  = "DNSConfigForming"
+	reasonMissing  = "MissingClusterDNS"
+	reasonSandbox  = "FailedCreatePodSandBox"
+	reasonHostFile = "CheckLimitsForResolvConf"
+)

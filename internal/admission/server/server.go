@@ -5,14 +5,25 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook/selfsigned"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 )
 
 // Drain is the time that reviews get to finish when the server stops: longer than an API
@@ -86,3 +97,88 @@ func (s *Server) apply(handler *webhook.Handler, c config.Webhook) {
 
 // userAgent returns the User-Agent at the API server.
 func (s *Server) userAgent() string { return "dnsconfigurer-webhook/" + s.Version }
+
+// The names of the objects that `webhook manifests` writes.
+const (
+	secretName        = "dnsconfigurer-webhook-tls"
+	serviceName       = "dnsconfigurer-webhook"
+	configurationName = "dnsconfigurer"
+)
+
+// certificate is the certificate of the server, and the task that keeps it up to date.
+type certificate struct {
+	current func() (*tls.Certificate, error)
+	run     func(context.Context) error
+}
+
+func (s *Server) newCertificate(c config.Webhook) (certificate, error) {
+	if !c.SelfSigned {
+		pair, err := webhook.NewKeyPair(c.TLS.CertFile, c.TLS.KeyFile, s.Log)
+		if err != nil {
+			return certificate{}, err
+		}
+		return certificate{pair.Current, daemon.NoTask}, nil
+	}
+	cfg, err := client.LoadConfig(c.Kubeconfig, s.userAgent())
+	if err != nil {
+		return certificate{}, fmt.Errorf("%w: outside a cluster set --kubeconfig", err)
+	}
+	core, err := client.New(cfg, corev1.SchemeGroupVersion, &corev1.Secret{})
+	if err != nil {
+		return certificate{}, err
+	}
+	registrations, err := client.New(cfg, admissionregistrationv1.SchemeGroupVersion,
+		&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{})
+	if err != nil {
+		return certificate{}, err
+	}
+	a := selfsigned.New(selfsigned.Config{
+		Core: core, Registrations: registrations, Namespace: c.Namespace,
+		Secret: secretName, Service: serviceName, Configuration: configurationName, Logger: s.Log,
+	})
+	return certificate{a.Current, a.Run}, nil
+}
+
+// newExpiry returns the gauge of when the certificate expires.
+func newExpiry(current func() (*tls.Certificate, error)) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "dnsconfigurer_webhook_certificate_expiry_timestamp_seconds",
+		Help: "When the served certificate expires, in seconds since 1970; 0: there is none yet.",
+	}, func() float64 {
+		c, _ := current()
+		if c == nil {
+			return 0
+		}
+		return float64(c.Leaf.NotAfter.Unix())
+	})
+}
+
+// The limits on reading StatefulSets that are scaled, in calls per second and at once. Any
+// client that reaches the port can send a review, and must not be able to load the API
+// server through this one. Scaling that exceeds the limits is admitted unchecked.
+const (
+	scaleQPS   = 50
+	scaleBurst = 100
+)
+
+// newStatefulSetReader returns a function that reads a StatefulSet from the API server. It is
+// nil if no API server is configured.
+func (s *Server) newStatefulSetReader(c config.Webhook) (func(ctx context.Context, namespace, name string) (io.ReadCloser, error), error) {
+	cfg, err := client.LoadConfig(c.Kubeconfig, s.userAgent())
+	switch {
+	case err != nil && c.Kubeconfig == "": // outside a cluster, or without a token
+		s.Log.Info("scaling of StatefulSets not checked: no API server", "error", err)
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	cfg.QPS, cfg.Burst = scaleQPS, scaleBurst
+	apps, err := client.New(cfg, appsv1.SchemeGroupVersion)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, namespace, name string) (io.ReadCloser, error) {
+		return apps.Get().Namespace(namespace).Resource("statefulsets").Name(name).
+			SetHeader("Accept", runtime.ContentTypeJSON).MaxRetries(0).Stream(ctx)
+	}, nil
+}

@@ -11,8 +11,16 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 // Timeouts of a connection. idleTimeout is longer than that of the API server (90 s in
@@ -128,4 +136,191 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		return fmt.Errorf("requests in progress after %v: %w", s.Drain, err)
 	}
 	return nil
+}
+
+// KeyPair is a certificate and its key in two files, which are read again when they change.
+// The files are compared at each call of Current, at handshakes and for readiness, because a
+// watch can miss bind mounts, renamed files and replaced links. While the two do not match,
+// such as between the writes of one and of the other, the previous pair is served.
+type KeyPair struct {
+	certFile, keyFile string
+	log               *slog.Logger
+
+	mu     sync.Mutex
+	served *tls.Certificate
+	cert   os.FileInfo // of the last reading; nil: no such file
+	key    os.FileInfo
+	err    error // of the last reading
+}
+
+// NewKeyPair reads the two files. It returns an error if they are unreadable or do not match.
+func NewKeyPair(certFile, keyFile string, log *slog.Logger) (*KeyPair, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	p := &KeyPair{certFile: certFile, keyFile: keyFile, log: log}
+	if _, err := p.Current(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Current returns the certificate to serve. The error is set if the files have another one
+// that cannot be used, or if the certificate is not valid now.
+func (p *KeyPair) Current() (*tls.Certificate, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reloadLocked()
+	if p.served == nil || p.err != nil {
+		return p.served, p.err
+	}
+	switch now, leaf := time.Now(), p.served.Leaf; {
+	case now.After(leaf.NotAfter):
+		return p.served, fmt.Errorf("certificate %s expired on %v", p.certFile, leaf.NotAfter)
+	case now.Before(leaf.NotBefore):
+		return p.served, fmt.Errorf("certificate %s is not valid before %v", p.certFile, leaf.NotBefore)
+	}
+	return p.served, nil
+}
+
+// reloadLocked reads the files again if they have changed.
+func (p *KeyPair) reloadLocked() {
+	cert, key := stat(p.certFile), stat(p.keyFile) // before the reading, so that a later change is noticed
+	if p.served != nil && unchanged(cert, p.cert) && unchanged(key, p.key) {
+		return
+	}
+	c, err := p.load(cert, key)
+	p.cert, p.key, p.err = cert, key, err
+	if err != nil {
+		p.err = fmt.Errorf("reading %s and %s: %w", p.certFile, p.keyFile, err)
+		if p.served != nil {
+			p.log.Warn("invalid certificate, keeping the previous one", "error", p.err)
+		}
+		return
+	}
+	if p.served != nil {
+		p.log.Info("certificate loaded", "names", c.Leaf.DNSNames, "until", c.Leaf.NotAfter)
+	}
+	p.served = &c
+}
+
+// maxPEM is the maximum size of a certificate with its intermediate certificates, and of a key, in bytes.
+// A Secret of Kubernetes has 1 MiB at most.
+const maxPEM = 1 << 20
+
+// load reads the two files, nil if a file does not exist. A FIFO would block each handshake, and a device may
+// have no end.
+func (p *KeyPair) load(cert, key os.FileInfo) (tls.Certificate, error) {
+	for _, info := range []os.FileInfo{cert, key} {
+		switch {
+		case info == nil: // reading it returns the reason
+		case !info.Mode().IsRegular():
+			return tls.Certificate{}, fmt.Errorf("%s is not a regular file", info.Name())
+		case info.Size() > maxPEM:
+			return tls.Certificate{}, fmt.Errorf("%s is larger than %d bytes", info.Name(), maxPEM)
+		}
+	}
+	return tls.LoadX509KeyPair(p.certFile, p.keyFile)
+}
+
+// stat returns the file information, or nil if the file cannot be accessed.
+func stat(path string) os.FileInfo {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil
+	}
+	return info
+}
+
+// unchanged reports whether a and b are the same version of a file. A file that was renamed to
+// the path can have the same time and size.
+func unchanged(a, b os.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
+}
+
+// verdict is the outcome of a request: a label value.
+type verdict string
+
+const (
+	verdictNone     verdict = "none"    // not a review
+	verdictPassed   verdict = "passed"  // nothing to check, or to change
+	verdictAllowed  verdict = "allowed" // checked, without a finding
+	verdictWarned   verdict = "warned"  // allowed, with warnings
+	verdictDenied   verdict = "denied"
+	verdictPatched  verdict = "patched"  // allowed, and changed
+	verdictUnread   verdict = "unread"   // allowed because it could not be read
+	verdictPanicked verdict = "panicked" // allowed because of a panic
+)
+
+// operationNone is the operation of what is not a review, or has not been read.
+const operationNone = "none"
+
+// metrics counts requests. The label values are closed sets: two endpoints and "other", two
+// operations, "other" and "none", the verdicts, the HTTP codes of Handler, and the codes of
+// findings, which are constants.
+type metrics struct {
+	requests *prometheus.CounterVec
+	findings *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+}
+
+// newMetrics returns metrics and registers them with r, unless r is nil.
+func newMetrics(r prometheus.Registerer) *metrics {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dnsconfigurer_admission_requests_total",
+			Help: "Requests, by endpoint, operation, verdict and HTTP code.",
+		}, []string{"endpoint", "operation", "verdict", "code"}),
+		findings: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dnsconfigurer_admission_findings_total",
+			Help: "Findings in objects, by code (docs/checks.md).",
+		}, []string{"code"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "dnsconfigurer_admission_duration_seconds",
+			Help:    "Time from the header of a request to its response.",
+			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 8), // 100 us to 1.6 s
+		}, []string{"endpoint"}),
+	}
+	for _, endpoint := range []string{endpointOf(PathValidate), endpointOf(PathMutate)} {
+		m.duration.WithLabelValues(endpoint) // an alert needs the series to exist
+		m.requests.WithLabelValues(endpoint, operationNone, string(verdictNone), strconv.Itoa(http.StatusServiceUnavailable))
+		for _, operation := range []admission.Operation{admission.Create, admission.Update} {
+			for _, v := range []verdict{verdictUnread, verdictPanicked} {
+				m.requests.WithLabelValues(endpoint, string(operation), string(v), "200")
+			}
+		}
+	}
+	if r != nil {
+		r.MustRegister(m.requests, m.findings, m.duration)
+	}
+	return m
+}
+
+func endpointOf(path string) string {
+	switch path {
+	case PathValidate, PathMutate:
+		return path[1:]
+	default:
+		return "other"
+	}
+}
+
+// observation holds the label values of a request.
+type observation struct {
+	endpoint  string
+	operation string
+	verdict   verdict
+	code      int
+	findings  []policy.Code
+}
+
+func (m *metrics) observe(o observation, duration time.Duration) {
+	m.requests.WithLabelValues(o.endpoint, o.operation, string(o.verdict), strconv.Itoa(o.code)).Inc()
+	m.duration.WithLabelValues(o.endpoint).Observe(duration.Seconds())
+	for _, code := range o.findings {
+		m.findings.WithLabelValues(string(code)).Inc()
+	}
 }

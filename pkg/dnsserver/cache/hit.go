@@ -4,8 +4,16 @@
 package cache
 
 import (
+	"bytes"
 	"encoding/binary"
+	"hash/maphash"
+	"math/bits"
+	"math/rand/v2"
+	"net"
+	"strings"
 	"time"
+
+	"github.com/miekg/dns"
 )
 
 // State is the result of a lookup. It determines what the caller does.
@@ -106,4 +114,143 @@ func (h *Hit) Append(buf []byte, options ReplyOptions) []byte {
 		binary.BigEndian.PutUint32(field, ttl)
 	}
 	return buf
+}
+
+const (
+	maxName     = 255 // octets on the wire, RFC 1035 section 2.3.4
+	maxQuestion = maxName + 4
+)
+
+// Question holds everything that an answer depends on. The case of Name is ignored in
+// comparisons and preserved in replies.
+type Question struct {
+	Name   []byte // wire form, not compressed
+	Type   uint16
+	Class  uint16
+	DO, CD bool   // the bits of the query (RFC 3225, RFC 4035 section 3.2.2)
+	Paths  []byte // the search list of an expansion in any form; empty for other queries
+}
+
+// NewQuestion returns the question of a query. It reports false unless there is exactly one
+// question, with a valid name.
+func NewQuestion(query *dns.Msg, paths []byte) (Question, bool) {
+	if len(query.Question) != 1 {
+		return Question{}, false
+	}
+	question := query.Question[0]
+	name := make([]byte, maxName)
+	n, err := dns.PackDomainName(question.Name, name, 0, nil, false)
+	if err != nil {
+		return Question{}, false
+	}
+	q := Question{Name: name[:n], Type: question.Qtype, Class: question.Qclass, CD: query.CheckingDisabled, Paths: paths}
+	if opt := query.IsEdns0(); opt != nil {
+		q.DO = opt.Do()
+	}
+	return q, true
+}
+
+// key is a Question in comparable form: the question section in lower case, with which
+// entries start, and the rest.
+type key struct {
+	question []byte
+	bits     byte
+	paths    []byte
+}
+
+// key writes the question section to buf, which needs a capacity of maxQuestion. It reports
+// false if the length of the name is invalid.
+func (q *Question) key(buf []byte) (key, bool) {
+	if len(q.Name) == 0 || len(q.Name) > maxName {
+		return key{}, false
+	}
+	buf = append(buf, q.Name...)
+	for i, c := range buf { // length octets are below 'A'
+		if 'A' <= c && c <= 'Z' {
+			buf[i] = c | 0x20
+		}
+	}
+	buf = binary.BigEndian.AppendUint16(buf, q.Type)
+	buf = binary.BigEndian.AppendUint16(buf, q.Class)
+	return key{question: buf, bits: q.bits(), paths: q.Paths}, true
+}
+
+func (q *Question) bits() byte {
+	var b byte
+	if q.DO {
+		b |= 1
+	}
+	if q.CD {
+		b |= 2
+	}
+	return b
+}
+
+func (k key) hash(seed maphash.Seed) uint64 {
+	h := maphash.Bytes(seed, k.question) + uint64(k.bits)
+	if len(k.paths) > 0 {
+		h ^= bits.RotateLeft64(maphash.Bytes(seed, k.paths), 1)
+	}
+	return h
+}
+
+// matches reports whether e is the entry of k.
+func (k key) matches(e *entry) bool {
+	return e.bits == k.bits && bytes.Equal(e.wire[headerLen:e.questionEnd], k.question) && bytes.Equal(e.paths, k.paths)
+}
+
+// run is a number of consecutive records, and the index of the first one.
+type run struct{ first, count uint16 }
+
+// firstAddresses returns the first RRset of several addresses: consecutive records of one owner and one
+// type, A or AAAA.
+func firstAddresses(records []dns.RR) run {
+	for first := 0; first < len(records); {
+		end := first + 1
+		for end < len(records) && addressLen(records[first]) > 0 && inRRset(records[first], records[end]) {
+			end++
+		}
+		if end > first+1 {
+			return run{uint16(first), uint16(end - first)}
+		}
+		first = end
+	}
+	return run{}
+}
+
+// inRRset reports whether two records are addresses of one RRset.
+func inRRset(a, b dns.RR) bool {
+	return addressLen(a) == addressLen(b) && a.Header().Class == b.Header().Class && strings.EqualFold(a.Header().Name, b.Header().Name)
+}
+
+// addressLen returns the length of the address in a record, in octets, or 0 for other records.
+func addressLen(r dns.RR) int {
+	switch r := r.(type) {
+	case *dns.A:
+		if r.A.To4() != nil {
+			return net.IPv4len
+		}
+	case *dns.AAAA:
+		if len(r.AAAA) == net.IPv6len {
+			return net.IPv6len
+		}
+	}
+	return 0
+}
+
+// rotateAddresses makes a random one of the addresses the first one in a reply with the first records of
+// e: most clients use the first address. A counter instead of a random number would have to be shared by
+// all readers of the entry. TTL and address of a record move together. The owners are equal.
+func (e *entry) rotateAddresses(reply []byte, records int) {
+	first, count := int(e.addresses.first), int(e.addresses.count)
+	if count < 2 {
+		return
+	}
+	shift := rand.IntN(count)
+	const fixed = 6 // TTL and length
+	length := fixed + int(binary.BigEndian.Uint16(e.wire[e.ttls[first]+4:]))
+	for i := range min(count, records-first) {
+		from := int(e.ttls[first+(i+shift)%count])
+		copy(reply[e.ttls[first+i]:], e.wire[from:from+length])
+	}
 }

@@ -4,11 +4,16 @@
 package upstream
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -128,4 +133,79 @@ func cutPort(text string) (host, port string, ok bool) {
 		return "", "", false
 	}
 	return inner, port, true
+}
+
+// udpSize is the largest message over UDP: it passes every network unfragmented (DNS
+// flag day 2020).
+const udpSize = 1232
+
+// query is a query to forward. Its wire form has the ID zero; each transmission sets its
+// own.
+type query struct {
+	question   dns.Question // name in lower case
+	wire       []byte
+	hasOptions bool // it has EDNS0 options, such as a search list, whose reply may take long
+}
+
+// newQuery returns the query to forward for m. It has the question, RD, CD and DO of m, those
+// EDNS0 options of m whose codes are in options, and the EDNS size of this server. The rest of m
+// is hop-by-hop. AD is always set, to learn what the server has validated (RFC 6840 section 5.7).
+func newQuery(m *dns.Msg, options []uint16) (*query, error) {
+	q := &query{question: m.Question[0]}
+	q.question.Name = dns.CanonicalName(q.question.Name)
+	out := dns.Msg{
+		MsgHdr:   dns.MsgHdr{RecursionDesired: m.RecursionDesired, CheckingDisabled: m.CheckingDisabled, AuthenticatedData: true},
+		Question: []dns.Question{q.question},
+	}
+	out.SetEdns0(udpSize, false)
+	if from := m.IsEdns0(); from != nil {
+		to := out.IsEdns0()
+		to.SetDo(from.Do())
+		for _, option := range from.Option {
+			if slices.Contains(options, option.Option()) {
+				to.Option, q.hasOptions = append(to.Option, option), true
+			}
+		}
+	}
+	var err error
+	q.wire, err = out.Pack()
+	return q, err
+}
+
+// withoutEDNS returns the wire form of q without its OPT record.
+func (q *query) withoutEDNS() []byte {
+	const arcount = 10 // the offset in the header
+	end := 12          // of the header
+	for q.wire[end] != 0 {
+		end += 1 + int(q.wire[end])
+	}
+	end += 5 // the root, type and class
+	wire := slices.Clone(q.wire[:end])
+	binary.BigEndian.PutUint16(wire[arcount:], 0)
+	return wire
+}
+
+// wantsRecursion reports whether q has the RD bit (RFC 1035 section 4.1.1).
+func (q *query) wantsRecursion() bool { return q.wire[2]&1 != 0 }
+
+// matches reports whether m is a reply to q. The caller has checked the ID. A FORMERR
+// need not repeat the question: the server may not have been able to parse it.
+func (q *query) matches(m *dns.Msg) bool {
+	if !m.Response || m.Opcode != dns.OpcodeQuery {
+		return false
+	}
+	if len(m.Question) == 0 {
+		return m.Rcode == dns.RcodeFormatError
+	}
+	r := m.Question[0]
+	return len(m.Question) == 1 && r.Qtype == q.question.Qtype && r.Qclass == q.question.Qclass &&
+		strings.EqualFold(r.Name, q.question.Name)
+}
+
+// randomID returns an ID that cannot be predicted from earlier ones (RFC 5452 section
+// 4.3).
+func randomID() uint16 {
+	var b [2]byte
+	rand.Read(b[:]) // never fails
+	return binary.BigEndian.Uint16(b[:])
 }

@@ -4,10 +4,17 @@
 package upstream
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"io"
 	"net"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/miekg/dns"
 
@@ -79,5 +86,265 @@ func (c *Client) dialer(to Server) func(context.Context) (net.Conn, error) {
 			return nil, err
 		}
 		return secure, nil
+	}
+}
+
+// maxConnUsers is the largest number of queries on a connection. A server may read no further query
+// while so many wait for their replies, as the cluster DNS does: queries for names that take long would
+// then delay all others.
+const maxConnUsers = 64
+
+// errConnClosed is the error of queries on a connection that closeIfSilentSince has closed.
+var errConnClosed = errors.New("connection closed")
+
+// streamConn is a connection over TCP or TLS that carries many queries at a time (RFC
+// 7766 section 6.2.1.1). The goroutine in run reads, the callers of exchange write.
+type streamConn struct {
+	dial        func(context.Context) (net.Conn, error)
+	idleTimeout time.Duration
+
+	ready  chan struct{} // closed when conn is usable
+	closed chan struct{} // closed at the end
+	conn   net.Conn      // valid after ready
+	err    error         // reason of the end, valid after closed
+
+	writeMu sync.Mutex
+
+	mu        sync.Mutex
+	users     int  // see acquire
+	draining  bool // closed when users drops to zero
+	isClosed  bool
+	cancel    context.CancelFunc // of run; nil before it
+	pending   map[uint16]pendingQuery
+	lastReply time.Time
+}
+
+type pendingQuery struct {
+	query *query
+	reply chan delivered // capacity one
+}
+
+// delivered is a reply, or the error of its content.
+type delivered struct {
+	msg *dns.Msg
+	err error
+}
+
+func (d delivered) result() (*dns.Msg, error) {
+	if d.err != nil {
+		return nil, d.err
+	}
+	return d.msg, nil
+}
+
+func newStreamConn(dial func(context.Context) (net.Conn, error), idleTimeout time.Duration) *streamConn {
+	return &streamConn{
+		dial: dial, idleTimeout: idleTimeout,
+		ready: make(chan struct{}), closed: make(chan struct{}), pending: map[uint16]pendingQuery{},
+	}
+}
+
+// acquire makes the caller a user of the connection, until release. It reports false if
+// the connection is closed or about to be, or has maxConnUsers.
+func (c *streamConn) acquire() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isClosed || c.draining || c.users >= maxConnUsers {
+		return false
+	}
+	c.users++
+	return true
+}
+
+func (c *streamConn) release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.users--
+	if c.draining && c.users == 0 {
+		c.closeLocked(errStopped)
+	}
+}
+
+// drain closes the connection as soon as it has no users.
+func (c *streamConn) drain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.draining = true
+	if c.users == 0 {
+		c.closeLocked(errStopped)
+	}
+}
+
+// run dials and reads replies until the server closes the connection, it is idle for
+// too long, or it is closed or drained.
+func (c *streamConn) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	c.mu.Lock()
+	c.cancel = cancel
+	isClosed := c.isClosed
+	c.mu.Unlock()
+	if isClosed {
+		return
+	}
+	conn, err := c.dial(ctx)
+	if err != nil {
+		c.close(err)
+		return
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	c.conn = conn
+	close(c.ready)
+	c.close(c.read(conn))
+}
+
+func (c *streamConn) read(conn net.Conn) error {
+	r := bufio.NewReader(conn)
+	for {
+		if err := conn.SetReadDeadline(time.Now().Add(c.idleTimeout)); err != nil {
+			return err
+		}
+		var length [2]byte
+		if _, err := io.ReadFull(r, length[:]); err != nil {
+			return err
+		}
+		buf := make([]byte, binary.BigEndian.Uint16(length[:]))
+		if _, err := io.ReadFull(r, buf); err != nil {
+			return err
+		}
+		m, err := message.Unpack(buf)
+		if !m.Response || m.Opcode != dns.OpcodeQuery {
+			return errNotReply
+		}
+		c.deliver(m, err)
+	}
+}
+
+// errNotReply is returned for octets whose header is not that of a reply. The length before
+// them was wrong, and where the next message begins is unknown.
+var errNotReply = errors.New("not a reply: the length of a message was wrong")
+
+// deliver passes a reply, or the error of its content, to the query. The query has its ID until
+// removePending, so that no other one gets the same ID and is removed in its place.
+func (c *streamConn) deliver(m *dns.Msg, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lastReply = time.Now()
+	if p, ok := c.pending[m.Id]; ok && p.query.matches(m) {
+		select {
+		case p.reply <- delivered{m, err}:
+		default: // a second reply
+		}
+	}
+}
+
+// close ends the connection; all pending queries fail with reason. The first reason
+// counts.
+func (c *streamConn) close(reason error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closeLocked(reason)
+}
+
+// closeLocked is close. c.mu must be held.
+func (c *streamConn) closeLocked(reason error) {
+	if c.isClosed {
+		return
+	}
+	c.isClosed, c.err = true, reason
+	close(c.closed)
+	if c.cancel != nil {
+		c.cancel()
+	}
+}
+
+// exchange sends a query and waits for its reply. The caller is a user.
+func (c *streamConn) exchange(ctx context.Context, q *query, wire []byte) (*dns.Msg, error) {
+	select {
+	case <-c.ready:
+	case <-c.closed:
+		return nil, c.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("connecting: %w", ctx.Err())
+	}
+	p := pendingQuery{query: q, reply: make(chan delivered, 1)}
+	id := c.addPending(p)
+	defer c.removePending(id)
+	begin := time.Now()
+	if err := c.write(ctx, id, wire); err != nil {
+		return nil, err
+	}
+	select {
+	case d := <-p.reply:
+		return d.result()
+	case <-c.closed:
+		select {
+		case d := <-p.reply: // received just before the end
+			return d.result()
+		default:
+			return nil, c.err
+		}
+	case <-ctx.Done():
+		if errors.Is(context.Cause(ctx), errSilent) { // not because the callers have left
+			c.closeIfSilentSince(begin)
+		}
+		return nil, fmt.Errorf("no reply over the connection: %w", ctx.Err())
+	}
+}
+
+// addPending returns an ID that no other pending query has. There are few pending
+// queries compared with IDs, so that the loop is short.
+func (c *streamConn) addPending(p pendingQuery) uint16 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		id := randomID()
+		if _, exists := c.pending[id]; !exists {
+			c.pending[id] = p
+			return id
+		}
+	}
+}
+
+func (c *streamConn) removePending(id uint16) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.pending, id)
+}
+
+// write sends a message. It closes the connection if that fails: a part of the message may have been
+// sent. It keeps the connection if ctx ends while it waits for other writers.
+func (c *streamConn) write(ctx context.Context, id uint16, wire []byte) (err error) {
+	out := slices.Concat(binary.BigEndian.AppendUint16(nil, uint16(len(wire))), wire)
+	binary.BigEndian.PutUint16(out[2:], id)
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
+	if ctx.Err() != nil {
+		return fmt.Errorf("waiting to send: %w", ctx.Err())
+	}
+	defer func() {
+		if err != nil {
+			c.close(err)
+		}
+	}()
+	deadline, _ := ctx.Deadline()
+	if err := c.conn.SetWriteDeadline(deadline); err != nil {
+		return err
+	}
+	if err := c.conn.SetReadDeadline(time.Now().Add(c.idleTimeout)); err != nil {
+		return err
+	}
+	_, err = c.conn.Write(out)
+	return err
+}
+
+// closeIfSilentSince closes the connection if no reply at all has arrived since begin:
+// the other end may be gone without closing it, and the next query needs a new one.
+func (c *streamConn) closeIfSilentSince(begin time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lastReply.Before(begin) {
+		c.closeLocked(errConnClosed)
 	}
 }

@@ -4,12 +4,17 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/miekg/dns"
 
@@ -96,4 +101,174 @@ func (q *query) parseReply(packet []byte, id uint16) (*dns.Msg, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// A socket for each query would cost as much CPU as the rest of the query: it is created, connected,
+// polled and closed. A socket for all queries would have a port that an attacker can find out. So the
+// kernel picks a random port for a few queries (RFC 5452 section 9.2).
+const (
+	// maxSocketQueries is the number of queries that are sent from one socket.
+	maxSocketQueries = 32
+	// socketLifetime is the time after which no query is sent from a socket. A scan of all ports takes
+	// a minute, because Linux sends 1,000 ICMP errors a second.
+	socketLifetime = 2 * time.Second
+)
+
+// udpSocket is a UDP socket that is connected to a server: the kernel drops packets from other
+// addresses. The goroutine in readUDP reads.
+type udpSocket struct {
+	conn net.Conn
+
+	ids [maxSocketQueries]uint16 // different random numbers: a system call for each query would cost 5 % of it
+
+	mu         sync.Mutex
+	queries    []*udpQuery // all that were sent, so that a late reply is not taken for a forged one
+	waiting    int         // queries that are not released
+	retired    bool        // no query is added; closed when no query waits
+	mismatches int
+}
+
+// udpQuery is a query from a socket.
+type udpQuery struct {
+	id    uint16         // unique in the socket
+	query *query         // nil: released
+	reply chan delivered // capacity one
+}
+
+// newUDPSocket returns the socket with the IDs of its queries, which cannot be predicted from earlier ones
+// (RFC 5452 section 4.3).
+func newUDPSocket(conn net.Conn) *udpSocket {
+	u := &udpSocket{conn: conn}
+	var random [2 * maxSocketQueries]byte
+	rand.Read(random[:]) // never fails
+	for i := range u.ids {
+		u.ids[i] = binary.BigEndian.Uint16(random[2*i:])
+		for slices.Contains(u.ids[:i], u.ids[i]) {
+			u.ids[i] = randomID()
+		}
+	}
+	return u
+}
+
+// add returns a new query, which must be released, or nil if the socket is used up.
+func (u *udpSocket) add(q *query) *udpQuery {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.retired {
+		return nil
+	}
+	sent := &udpQuery{id: u.ids[len(u.queries)], query: q, reply: make(chan delivered, 1)}
+	u.queries = append(u.queries, sent)
+	u.waiting++
+	u.retired = len(u.queries) == maxSocketQueries
+	return sent
+}
+
+// findLocked returns the query with an ID, or nil. u.mu must be held.
+func (u *udpSocket) findLocked(id uint16) *udpQuery {
+	for _, sent := range u.queries {
+		if sent.id == id {
+			return sent
+		}
+	}
+	return nil
+}
+
+// release is called when the reply is no longer awaited.
+func (u *udpSocket) release(sent *udpQuery) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	sent.query = nil
+	u.waiting--
+	u.closeIfUnusedLocked()
+}
+
+// retire closes the socket as soon as no query waits.
+func (u *udpSocket) retire() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.retired = true
+	u.closeIfUnusedLocked()
+}
+
+func (u *udpSocket) closeIfUnusedLocked() {
+	if u.retired && u.waiting == 0 {
+		u.conn.Close() // ends readUDP
+	}
+}
+
+// readUDP reads replies until the socket is closed or has an error, such as that the port is unreachable.
+func (c *Client) readUDP(u *udpSocket) {
+	defer u.conn.Close()
+	buf := make([]byte, udpBuffer)
+	u.conn.SetReadDeadline(time.Now().Add(socketLifetime))
+	for {
+		n, err := u.conn.Read(buf)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			u.conn.SetReadDeadline(time.Time{})
+			u.retire()
+		case err != nil:
+			u.fail(err)
+			return
+		case n < 2 || !c.deliverUDP(u, bytes.Clone(buf[:n])):
+			u.countMismatch()
+		}
+	}
+}
+
+// deliverUDP passes a packet to the query that it is a reply to. It reports false for packets that match
+// no query.
+func (c *Client) deliverUDP(u *udpSocket, packet []byte) bool {
+	id := binary.BigEndian.Uint16(packet)
+	u.mu.Lock()
+	sent := u.findLocked(id)
+	var q *query
+	if sent != nil {
+		q = sent.query
+	}
+	u.mu.Unlock()
+	if q == nil {
+		return sent != nil // a late reply
+	}
+	m, err := c.parseUDP(q, packet, id)
+	if m == nil && err == nil {
+		return false
+	}
+	select {
+	case sent.reply <- delivered{m, err}:
+	default: // a second reply
+	}
+	return true
+}
+
+// parseUDP is query.parseReply. A panic costs the query only.
+func (c *Client) parseUDP(q *query, packet []byte, id uint16) (_ *dns.Msg, err error) {
+	defer c.recoverPanic(&err)
+	return q.parseReply(packet, id)
+}
+
+// countMismatch counts a packet that matches no query.
+func (u *udpSocket) countMismatch() {
+	u.mu.Lock()
+	u.mismatches++
+	tooMany := u.mismatches >= maxMismatches
+	u.mu.Unlock()
+	if tooMany {
+		u.fail(errUseTCP)
+	}
+}
+
+// fail ends all queries of the socket with an error.
+func (u *udpSocket) fail(err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.retired = true
+	for _, sent := range u.queries {
+		select {
+		case sent.reply <- delivered{nil, err}:
+		default: // released, or the reply has arrived
+		}
+	}
+	u.closeIfUnusedLocked()
 }

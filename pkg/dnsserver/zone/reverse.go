@@ -4,7 +4,10 @@
 package zone
 
 import (
+	"iter"
+	"math/bits"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
@@ -40,4 +43,76 @@ func digit(octets []byte, i, bits int) byte {
 		return octets[i]
 	}
 	return octets[i/2] >> (4 * (1 - i%2)) & 15
+}
+
+// maxNetworks is the number of networks after which Networks stops: anyone who may create
+// EndpointSlices can add others.
+const maxNetworks = 8
+
+// Networks returns the networks that addresses show, at most maxNetworks, to suggest values for
+// Config.Reverse: the common prefix of the addresses in each /12, at most /16, which is a reverse zone. For
+// IPv6 in each /48, at most /64. The ranges of Services and pods have rarely less than 12 bits.
+func Networks(addrs iter.Seq[netip.Addr]) (found []netip.Prefix) {
+	for addr := range addrs {
+		if len(found) == maxNetworks {
+			break
+		}
+		found = addNetwork(found, addr)
+	}
+	slices.SortFunc(found, netip.Prefix.Compare)
+	return found
+}
+
+func addNetwork(found []netip.Prefix, addr netip.Addr) []netip.Prefix {
+	shortest, longest := 12, 16
+	if addr.Is6() {
+		shortest, longest = 48, 64
+	}
+	for i, p := range found {
+		if n := min(commonBits(p.Addr(), addr), p.Bits()); p.Addr().Is6() == addr.Is6() && n >= shortest {
+			found[i] = netip.PrefixFrom(addr, n).Masked()
+			return found
+		}
+	}
+	return append(found, netip.PrefixFrom(addr, longest).Masked())
+}
+
+// commonBits returns the length of the common prefix of two addresses of one family.
+func commonBits(a, b netip.Addr) (n int) {
+	x, y := a.AsSlice(), b.AsSlice()
+	for i := range min(len(x), len(y)) {
+		if diff := x[i] ^ y[i]; diff != 0 {
+			return n + bits.LeadingZeros8(diff)
+		}
+		n += 8
+	}
+	return n
+}
+
+// ClusterIPs yields the addresses of Services.
+func (s *Snapshot) ClusterIPs() iter.Seq[netip.Addr] {
+	return func(yield func(netip.Addr) bool) {
+		for svc := range s.services.all() {
+			for addr := range clusterOwners(svc) {
+				if !yield(addr) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// EndpointAddrs yields the addresses of endpoints, with repetitions.
+func (s *Snapshot) EndpointAddrs() iter.Seq[netip.Addr] {
+	return func(yield func(netip.Addr) bool) {
+		for svc := range s.services.all() {
+			for _, slice := range svc.slices {
+				for _, e := range slice.Endpoints {
+					if !yield(e.Addr) {
+						return
+					}
+				}
+			}
+		}
+	}
 }
