@@ -177,6 +177,27 @@ func (s *sandbox) failed(mode cri.Mode, err error) cri.Report {
 	return cri.Report{Sandbox: s.describe(), Mode: mode, Outcome: failure(err), Detail: err.Error()}
 }
 
+// learnAsCreated records what the kubelet's text of f, which gives dns and has the digest sum, shows if nothing
+// has written it since the runtime created it, although the start of the sandbox was not seen. A text that the
+// kubelet does not compute from the node facts does not confirm them: they may be wrong, or the host's file
+// may have changed.
+func (s *sandbox) learnAsCreated(settings *Settings, host hostFiles, f *sandboxfile.File, dns resolvconf.Config, sum [sha256.Size]byte) {
+	hook := settings.Hook
+	if s.original != ([sha256.Size]byte{}) || s.err != nil || hook.Problem != nil || !f.IsAsCreated() {
+		return
+	}
+	computed := settings.computes(s.pod, host, dns)
+	switch {
+	case computed || hook.Mode == cri.Force:
+		s.original = sum
+		s.observed = s.observed || !computed // the text does not show the node facts of now
+	case s.recognized != sum && !s.shim:
+		// The kubelet's text of an earlier time: the decision is due if it is not what the kubelet computes now.
+		d := hook.Engine.Decide(s.pod, host().Pods)
+		s.recognize(sum, !settings.computes(s.pod, host, d.Config()))
+	}
+}
+
 // replace decides the DNS configuration of the sandbox, whose file has the text of the kubelet, and
 // writes it into the file unless the text is right already.
 func (a *Applier) replace(settings *Settings, s *sandbox, host hostFiles, f *sandboxfile.File, text []byte, first bool) cri.Report {
@@ -184,19 +205,8 @@ func (a *Applier) replace(settings *Settings, s *sandbox, host hostFiles, f *san
 	request := s.describe()
 	request.DNS, request.HasDNS, request.FromFile = resolvconf.Parse(string(text)).Config(), true, true
 	sum := sha256.Sum256(text)
-	// The pod has not written the file, although its start was not seen. A text that the kubelet does not
-	// compute from the node facts does not confirm them: they may be wrong, or the host's file may have changed.
-	untouched := s.original == [sha256.Size]byte{} && s.err == nil && hook.Problem == nil && f.IsAsCreated()
-	if computed := untouched && settings.computes(s.pod, host, request.DNS); computed || untouched && hook.Mode == cri.Force {
-		s.original = sum
-		s.observed = s.observed || !computed // the text does not show the node facts of now
-	}
+	s.learnAsCreated(settings, host, f, request.DNS, sum)
 	request.Unverified = sum != s.original
-	if untouched && request.Unverified && s.recognized != sum && !s.shim {
-		// The kubelet's text of an earlier time: the decision is due if it is not what the kubelet computes now.
-		d := settings.Hook.Engine.Decide(s.pod, host().Pods)
-		s.recognize(sum, !settings.computes(s.pod, host, d.Config()))
-	}
 	s.known = request.DNS
 	if settings.Observed != nil && s.err == nil && !request.Unverified && !s.shim && !s.observed {
 		s.observed = true

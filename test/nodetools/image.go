@@ -99,7 +99,7 @@ func archive(images []image) ([]byte, error) {
 	if files["manifest.json"], err = json.Marshal(manifest); err != nil {
 		return nil, err
 	}
-	return Tarball(files)
+	return tarball(files)
 }
 
 func layer(paths map[string]string) ([]byte, error) {
@@ -110,11 +110,11 @@ func layer(paths map[string]string) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return Tarball(files)
+	return tarball(files)
 }
 
-// Tarball returns an archive of executable files.
-func Tarball(files map[string][]byte) ([]byte, error) {
+// tarball returns an archive of executable files.
+func tarball(files map[string][]byte) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for name, text := range files {
