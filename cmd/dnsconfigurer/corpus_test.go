@@ -18,9 +18,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/rendering"
 )
 
 // kubeletCase is a pod with the result of a real kubelet, recorded by test/cluster.
@@ -177,7 +177,7 @@ func render(t *testing.T, pod string, facts []string) (stdout, stderr []byte, er
 	if err != nil {
 		return nil, nil, err
 	}
-	o := rendering.Options{Input: manifest.Input{Paths: []string{pod}}, Format: "json"}
+	o := cli.RenderOptions{Input: manifest.Input{Paths: []string{pod}}, Format: "json"}
 	var out, errs bytes.Buffer
 	_, err = o.Run(t.Context(), n, nil, &out, &errs)
 	return out.Bytes(), errs.Bytes(), err

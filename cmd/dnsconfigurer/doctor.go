@@ -13,7 +13,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/gather"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/probe"
+
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
@@ -105,7 +105,7 @@ func doctorQueryCommand() *cobra.Command {
 				}
 			}
 			lines := json.NewEncoder(cmd.OutOrStdout())
-			for _, p := range probe.Run(cmd.Context(), plan) {
+			for _, p := range gather.Run(cmd.Context(), plan) {
 				if err := lines.Encode(p); err != nil {
 					return err
 				}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/lookup"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/lookup/live"
+
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
@@ -91,7 +91,7 @@ func checkLookupInput(cmd *cobra.Command, live bool) error {
 // lookupNode returns the node of the pod. For a live cluster, it also stores the cluster's objects in c.
 func lookupNode(ctx context.Context, o *lookup.Options, flags *config.NodeFlags, c *lookup.Config) (config.Node, error) {
 	if o.Live() {
-		return live.Node(ctx, o, flags, "dnsconfigurer-lookup/"+version(), c)
+		return lookup.Node(ctx, o, flags, "dnsconfigurer-lookup/"+version(), c)
 	}
 	return flags.Load()
 }

@@ -9,16 +9,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/filecheck"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/rendering"
+
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/validation"
 )
 
 func validateCommand() *cobra.Command {
-	o, nodeFlags := validation.Options{Output: output.Validation{Version: version()}}, config.NodeFlags{}
+	o, nodeFlags := cli.ValidateOptions{Output: output.Validation{Version: version()}}, config.NodeFlags{}
 	cmd := &cobra.Command{
 		Use:   "validate (FILE|DIR|-)...",
 		Short: "Check the DNS configuration and the hostnames of pods before they are applied",
@@ -57,7 +56,7 @@ in a pipeline.`,
 }
 
 func renderCommand() *cobra.Command {
-	o, nodeFlags := rendering.Options{}, config.NodeFlags{}
+	o, nodeFlags := cli.RenderOptions{}, config.NodeFlags{}
 	cmd := &cobra.Command{
 		Use:   "render (FILE|DIR|-)...",
 		Short: "Print the resolv.conf and the hostname that pods get",
@@ -120,7 +119,7 @@ func configDefaultsCommand() *cobra.Command {
 }
 
 func configCheckCommand() *cobra.Command {
-	o := filecheck.Options{}
+	o := cli.CheckOptions{}
 	cmd := &cobra.Command{
 		Use:   "check FILE|-",
 		Short: "Check a configuration file of dnsconfigurer or of a kubelet",

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/workload"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
@@ -57,7 +57,7 @@ func TestCheck_Charts(t *testing.T) {
 		for _, c := range all {
 			for _, w := range c.workloads(t) {
 				workloads++
-				c.checkFindings(t, vectors.Check(t, rules, workload.Object(w, "")), reasons, used)
+				c.checkFindings(t, vectors.Check(t, rules, cli.AdmissionObject(w, "")), reasons, used)
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/workload"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
@@ -107,7 +107,7 @@ func object(t testing.TB, v vectors.Vector) admission.Object {
 	if err != nil || len(m.Workloads) != 1 {
 		t.Fatalf("%d workloads, %v", len(m.Workloads), err)
 	}
-	o := workload.Object(m.Workloads[0], "")
+	o := cli.AdmissionObject(m.Workloads[0], "")
 	o.Operation = admission.Operation(v.Operation)
 	return o
 }

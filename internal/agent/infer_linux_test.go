@@ -20,8 +20,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxdns"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
 )
 
 const inferringConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
@@ -97,17 +97,17 @@ func TestServer_InferNodeFacts(t *testing.T) {
 // send announces pods, those from created on as new.
 func send(t *testing.T, relay net.Conn, dir string, pods, created int) {
 	t.Helper()
-	events := []sandboxevent.Event{{Kind: sandboxevent.Reset}}
+	events := []podfile.Event{{Kind: podfile.Reset}}
 	for i := range pods {
 		e := sandboxEvent(dir, i)
 		e.Sandbox.Annotations["dnsconfigurer.dev/policy"] = "ClusterFirstWithAutopath"
 		if i >= created {
-			e.Kind, e.First = sandboxevent.Creating, true
+			e.Kind, e.First = podfile.Creating, true
 		}
 		events = append(events, e)
 	}
 	for _, e := range events {
-		if err := sandboxevent.Write(relay, e); err != nil {
+		if err := podfile.Write(relay, e); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 )
 
 // relays are the connections of relays. The zero value is ready to use.
@@ -19,7 +19,7 @@ type relays struct {
 	mu sync.Mutex
 	// last is what each has reported last about the runtime: Synchronized, Unsynchronized, or
 	// Reset for neither. The oldest relays report neither, older ones no Unsynchronized.
-	last map[net.Conn]sandboxevent.Kind
+	last map[net.Conn]podfile.Kind
 }
 
 // register registers the metrics with registry.
@@ -40,15 +40,15 @@ func (r *relays) add(conn net.Conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.last == nil {
-		r.last = map[net.Conn]sandboxevent.Kind{}
+		r.last = map[net.Conn]podfile.Kind{}
 	}
-	r.last[conn] = sandboxevent.Reset
+	r.last[conn] = podfile.Reset
 }
 
 // report notes what an event of a relay says about the runtime.
-func (r *relays) report(conn net.Conn, kind sandboxevent.Kind) {
+func (r *relays) report(conn net.Conn, kind podfile.Kind) {
 	switch kind {
-	case sandboxevent.Reset, sandboxevent.Synchronized, sandboxevent.Unsynchronized:
+	case podfile.Reset, podfile.Synchronized, podfile.Unsynchronized:
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.last[conn] = kind
@@ -62,7 +62,7 @@ func (r *relays) remove(conn net.Conn) {
 }
 
 // count returns the number of relays that have reported one of kinds last.
-func (r *relays) count(kinds ...sandboxevent.Kind) (n int) {
+func (r *relays) count(kinds ...podfile.Kind) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, last := range r.last {
@@ -82,11 +82,11 @@ func (r *relays) connected() int {
 
 // isSynchronized reports whether a relay has announced the sandboxes of the runtime, and is still
 // connected to it.
-func (r *relays) isSynchronized() bool { return r.count(sandboxevent.Synchronized) > 0 }
+func (r *relays) isSynchronized() bool { return r.count(podfile.Synchronized) > 0 }
 
 // withRuntime returns the number of relays that are connected to the runtime. One that has not reported
 // whether it is, as the oldest ones, is taken to be.
-func (r *relays) withRuntime() int { return r.count(sandboxevent.Reset, sandboxevent.Synchronized) }
+func (r *relays) withRuntime() int { return r.count(podfile.Reset, podfile.Synchronized) }
 
 // ready returns an error if no relay is connected, or none of them to the runtime.
 func (r *relays) ready() error {

@@ -7,15 +7,15 @@ import (
 	"net"
 	"testing"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 )
 
 // TestRelays: an agent is ready unless its relays report to be without the runtime. The startup taint
 // is removed only while one of them reports to have its sandboxes.
 func TestRelays(t *testing.T) {
-	const reset, running = sandboxevent.Reset, sandboxevent.Running
-	const synced, lost = sandboxevent.Synchronized, sandboxevent.Unsynchronized
-	type events = []sandboxevent.Kind
+	const reset, running = podfile.Reset, podfile.Running
+	const synced, lost = podfile.Synchronized, podfile.Unsynchronized
+	type events = []podfile.Kind
 	for name, c := range map[string]struct {
 		relays       []events
 		ready        bool

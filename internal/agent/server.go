@@ -18,8 +18,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxdns"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/startuptaint"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 )
@@ -226,7 +226,7 @@ func (s *Server) serveRelay(ctx context.Context, conn net.Conn) {
 	s.relays.add(conn)
 	defer s.relays.remove(conn)
 	s.Log.Info("relay connected")
-	err := sandboxevent.Read(conn, func(e sandboxevent.Event) error {
+	err := podfile.Read(conn, func(e podfile.Event) error {
 		s.relays.report(conn, e.Kind)
 		s.agent.Handle(ctx, e)
 		if e.Sequence == 0 {
@@ -235,12 +235,12 @@ func (s *Server) serveRelay(ctx context.Context, conn net.Conn) {
 		if err := conn.SetWriteDeadline(time.Now().Add(ackTimeout)); err != nil {
 			return err
 		}
-		ack := sandboxevent.Ack{Sequence: e.Sequence}
-		if e.Kind == sandboxevent.Registering {
+		ack := podfile.Ack{Sequence: e.Sequence}
+		if e.Kind == podfile.Registering {
 			stopping, known := s.lookups.Load().Stopping()
 			ack.Stopping, ack.Unknown = stopping, !known
 		}
-		return sandboxevent.Write(conn, ack)
+		return podfile.Write(conn, ack)
 	})
 	if ctx.Err() == nil {
 		s.Log.Warn("relay disconnected", "error", err)

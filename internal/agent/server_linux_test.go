@@ -22,7 +22,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
@@ -199,8 +199,8 @@ func TestServer_LookupTimeout(t *testing.T) {
 	defer relay.Close()
 	e := sandboxEvent(dir, 0)
 	e.Sandbox.Annotations = nil // a pod of the API server
-	for _, e := range []sandboxevent.Event{{Kind: sandboxevent.Reset}, e} {
-		if err := sandboxevent.Write(relay, e); err != nil {
+	for _, e := range []podfile.Event{{Kind: podfile.Reset}, e} {
+		if err := podfile.Write(relay, e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -247,9 +247,9 @@ func TestServer_StartupTaint(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The relay is connected, and the runtime is not.
-	creating := sandboxevent.Event{Kind: sandboxevent.Creating, Sequence: 1, Sandbox: sandboxevent.Sandbox{ID: "a"}}
-	for _, e := range []sandboxevent.Event{{Kind: sandboxevent.Reset}, creating} {
-		if err := sandboxevent.Write(relay, e); err != nil {
+	creating := podfile.Event{Kind: podfile.Creating, Sequence: 1, Sandbox: podfile.Sandbox{ID: "a"}}
+	for _, e := range []podfile.Event{{Kind: podfile.Reset}, creating} {
+		if err := podfile.Write(relay, e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -259,7 +259,7 @@ func TestServer_StartupTaint(t *testing.T) {
 	if n := requests.Load(); n != 0 {
 		t.Errorf("%d requests about the node before the runtime is connected", n)
 	}
-	if err := sandboxevent.Write(relay, sandboxevent.Event{Kind: sandboxevent.Synchronized}); err != nil {
+	if err := podfile.Write(relay, podfile.Event{Kind: podfile.Synchronized}); err != nil {
 		t.Fatal(err)
 	}
 	await(t, func() bool { return patches.Load() > 0 })
@@ -277,9 +277,9 @@ func TestServer_RuntimeLost(t *testing.T) {
 	relay := dial(t, filepath.Join(dir, "agent.sock"))
 	defer relay.Close()
 	client := nodestatus.Client{Socket: filepath.Join(dir, "status.sock")}
-	report := func(kind sandboxevent.Kind) {
+	report := func(kind podfile.Kind) {
 		t.Helper()
-		if err := sandboxevent.Write(relay, sandboxevent.Event{Kind: kind}); err != nil {
+		if err := podfile.Write(relay, podfile.Event{Kind: kind}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -300,18 +300,18 @@ func TestServer_RuntimeLost(t *testing.T) {
 			if !decided && time.Since(announced) > time.Second { // the agent has not read the manifest in time
 				announced = time.Now()
 				announce(t, relay, dir, 1)
-				report(sandboxevent.Synchronized)
+				report(podfile.Synchronized)
 			}
 			return decided && len(status.Problems) == problems
 		})
 	}
 	announce(t, relay, dir, 1)
-	report(sandboxevent.Synchronized)
+	report(podfile.Synchronized)
 	awaitProblems(0)
-	report(sandboxevent.Unsynchronized)
+	report(podfile.Unsynchronized)
 	awaitProblems(1)
 	announce(t, relay, dir, 1)
-	report(sandboxevent.Synchronized)
+	report(podfile.Synchronized)
 	awaitProblems(0)
 }
 
@@ -390,12 +390,12 @@ func writeFiles(t *testing.T, dir string, files map[string]string) {
 // announce sends the sandboxes of all pods as a relay does that connects.
 func announce(t *testing.T, relay net.Conn, dir string, pods int) {
 	t.Helper()
-	events := []sandboxevent.Event{{Kind: sandboxevent.Reset}}
+	events := []podfile.Event{{Kind: podfile.Reset}}
 	for i := range pods {
 		events = append(events, sandboxEvent(dir, i))
 	}
 	for _, e := range events {
-		if err := sandboxevent.Write(relay, e); err != nil {
+		if err := podfile.Write(relay, e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -406,17 +406,17 @@ func announceNew(t *testing.T, relay net.Conn, dir string, pods int) {
 	t.Helper()
 	announce(t, relay, dir, pods-1)
 	e := sandboxEvent(dir, pods-1)
-	e.Kind, e.First = sandboxevent.Creating, true
-	if err := sandboxevent.Write(relay, e); err != nil {
+	e.Kind, e.First = podfile.Creating, true
+	if err := podfile.Write(relay, e); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // sandboxEvent describes the sandbox of a static pod that runs.
-func sandboxEvent(dir string, i int) sandboxevent.Event {
-	return sandboxevent.Event{
-		Kind: sandboxevent.Running, Path: filepath.Join(dir, fmt.Sprintf("sandboxes/%d/resolv.conf", i)),
-		Sandbox: sandboxevent.Sandbox{
+func sandboxEvent(dir string, i int) podfile.Event {
+	return podfile.Event{
+		Kind: podfile.Running, Path: filepath.Join(dir, fmt.Sprintf("sandboxes/%d/resolv.conf", i)),
+		Sandbox: podfile.Sandbox{
 			ID: fmt.Sprint(i), Namespace: "shop", Name: fmt.Sprintf("%d-node1", i), UID: fmt.Sprint(i),
 			Annotations: map[string]string{"kubernetes.io/config.source": "file"},
 		},

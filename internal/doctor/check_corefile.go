@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/corefile"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/spelling"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -179,7 +178,7 @@ func findUnknownPlugin(v *view) (hits []hit) {
 }
 
 func findDuplicateZone(v *view) (hits []hit) {
-	first := map[string]*corefile.Block{}
+	first := map[string]*Block{}
 	for i := range v.corefile.blocks {
 		b := &v.corefile.blocks[i]
 		bind := ""
@@ -187,7 +186,7 @@ func findDuplicateZone(v *view) (hits []hit) {
 			bind += " " + strings.Join(d.Args, " ")
 		}
 		for _, key := range b.Keys {
-			zone, port := corefile.SplitKey(key)
+			zone, port := SplitKey(key)
 			id := zone + ":" + port + bind
 			if other := first[id]; other != nil {
 				hits = append(hits,
@@ -347,7 +346,7 @@ func findReverseFallthrough(v *view) (hits []hit) {
 	for _, k := range v.corefile.find("kubernetes") {
 		fallthroughs := k.Find("fallthrough")
 		for _, zone := range []string{"in-addr.arpa.", "ip6.arpa."} {
-			falls := slices.ContainsFunc(fallthroughs, func(f corefile.Directive) bool {
+			falls := slices.ContainsFunc(fallthroughs, func(f Directive) bool {
 				return len(f.Args) == 0 ||
 					slices.ContainsFunc(f.Args, func(a string) bool { return strings.TrimSuffix(a, ".")+"." == zone })
 			})
@@ -376,7 +375,7 @@ func findHostsFallthrough(v *view) (hits []hit) {
 	return hits
 }
 
-func (v *view) podsVerified() (verified *corefile.Directive) {
+func (v *view) podsVerified() (verified *Directive) {
 	for _, k := range v.corefile.find("kubernetes") {
 		for _, d := range k.Find("pods") {
 			if slices.Equal(d.Args, []string{"verified"}) {

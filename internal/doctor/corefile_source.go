@@ -8,8 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-
-	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/corefile"
 )
 
 // pluginNames are the plugins of a CoreDNS as it is released (plugin.cfg of v1.15.0), and the
@@ -21,8 +19,8 @@ secondary sign template timeouts tls trace transfer tsig view whoami`
 
 // located is a directive and the block in which it is.
 type located struct {
-	block *corefile.Block
-	corefile.Directive
+	block *Block
+	Directive
 }
 
 func (c *corefileSource) object() object {
@@ -44,7 +42,7 @@ func evidenceLine(line int, text string) string { return fmt.Sprintf("Corefile:%
 
 func (l located) evidence() string { return evidenceLine(l.Line, l.String()) }
 
-func blockLine(b *corefile.Block) string {
+func blockLine(b *Block) string {
 	return evidenceLine(b.Line, strings.Join(b.Keys, " ")+" {")
 }
 
@@ -73,7 +71,7 @@ func isReverse(zone string) bool {
 }
 
 // rootBlock returns the block for the names outside the cluster, nil if there is none.
-func (c *corefileSource) rootBlock() *corefile.Block {
+func (c *corefileSource) rootBlock() *Block {
 	for i := range c.blocks {
 		if slices.Contains(c.blocks[i].Zones(), ".") {
 			return &c.blocks[i]

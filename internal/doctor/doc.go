@@ -13,4 +13,7 @@
 // checked, never as passed.
 //
 // It works with any cluster DNS: CoreDNS and the command dns.
+//
+// Its reader of Corefiles is tolerant: it reads what CoreDNS would refuse, and reports the problem, because
+// such a file is what a user looks for. It follows imports only into the files that it is given.
 package doctor

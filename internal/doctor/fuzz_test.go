@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/corefile"
 )
 
 // FuzzRun_Corefile: the checks read any Corefile, and report it if it has a syntax error.
@@ -25,7 +24,7 @@ func FuzzRun_Corefile(f *testing.F) {
 		}
 		findings := Run(t.Context(), s).Findings
 		found := slices.ContainsFunc(findings, func(f v1alpha1.DoctorFinding) bool { return f.Code == "corefile-syntax" })
-		if _, problems := corefile.Parse(text); found != (len(problems) > 0) {
+		if _, problems := Parse(text); found != (len(problems) > 0) {
 			t.Errorf("%q: problems %v, findings %+v", text, problems, findings)
 		}
 	})

@@ -14,4 +14,6 @@
 // A lookup sends queries only to servers that were set. A name outside the cluster is
 // therefore usually not asked for. The library receives NXDOMAIN and continues the search;
 // the result states which names it depends on.
+//
+// The objects come from manifests, or from the API server of a live cluster.
 package lookup

@@ -18,7 +18,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/nodeaddr"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodenet"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -90,8 +90,8 @@ func (c *clusterCheck) query(ctx context.Context) error {
 // addresses are the addresses of a node cache.
 type addresses struct {
 	listen  []netip.AddrPort
-	iface   *nodeaddr.Interface // the interface with these addresses; nil: none is configured
-	omitted []string            // details for readiness: addresses of a family that the kernel has disabled
+	iface   *nodenet.Interface // the interface with these addresses; nil: none is configured
+	omitted []string           // details for readiness: addresses of a family that the kernel has disabled
 }
 
 // assignAddresses assigns the addresses to the interface of c, if it has one. An address of a
@@ -100,7 +100,7 @@ func assignAddresses(c config.NodeCache, log *slog.Logger) (a addresses, err err
 	if c.Interface == "" {
 		return addresses{listen: c.Addrs}, nil
 	}
-	a.iface = &nodeaddr.Interface{Name: c.Interface}
+	a.iface = &nodenet.Interface{Name: c.Interface}
 	for _, l := range c.Addrs {
 		if !slices.Contains(a.iface.Addrs, l.Addr()) { // it may have several ports
 			a.iface.Addrs = append(a.iface.Addrs, l.Addr())
@@ -108,7 +108,7 @@ func assignAddresses(c config.NodeCache, log *slog.Logger) (a addresses, err err
 	}
 	_, failed := a.iface.Ensure()
 	for _, err := range failed {
-		if !errors.Is(err, nodeaddr.ErrFamilyDisabled) || len(failed) == len(a.iface.Addrs) {
+		if !errors.Is(err, nodenet.ErrFamilyDisabled) || len(failed) == len(a.iface.Addrs) {
 			return addresses{}, joinErrors(a.iface.Addrs, failed)
 		}
 	}

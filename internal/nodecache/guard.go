@@ -18,8 +18,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/nodeaddr"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/notrack"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodenet"
 )
 
 const (
@@ -40,9 +39,9 @@ const (
 // restores the interface and its addresses, and owns the rules that keep kube-proxy from
 // translating the addresses.
 type guard struct {
-	iface *nodeaddr.Interface // nil: the addresses are not assigned by the node cache
+	iface *nodenet.Interface // nil: the addresses are not assigned by the node cache
 	addrs []netip.AddrPort
-	rules *notrack.Rules // nil: none are installed
+	rules *nodenet.Rules // nil: none are installed
 	log   *slog.Logger
 
 	restored  *prometheus.CounterVec
@@ -61,7 +60,7 @@ type problems map[netip.AddrPort]error
 
 // newGuard returns a guard for the addresses of a server. It does not check the wildcard
 // address, which is not one address.
-func newGuard(iface *nodeaddr.Interface, addrs []netip.AddrPort, register prometheus.Registerer, log *slog.Logger) *guard {
+func newGuard(iface *nodenet.Interface, addrs []netip.AddrPort, register prometheus.Registerer, log *slog.Logger) *guard {
 	g := &guard{
 		iface: iface, log: log, probeNow: make(chan struct{}, 1),
 		addrs: slices.DeleteFunc(slices.Clone(addrs), func(a netip.AddrPort) bool { return a.Addr().IsUnspecified() }),
@@ -74,7 +73,7 @@ func newGuard(iface *nodeaddr.Interface, addrs []netip.AddrPort, register promet
 			Help: "1 if queries to the address reached the node cache at the last check, 0 if not.",
 		}, []string{"address"}),
 	}
-	for _, kind := range []nodeaddr.Kind{nodeaddr.KindInterface, nodeaddr.KindState, nodeaddr.KindAddress} {
+	for _, kind := range []nodenet.Kind{nodenet.KindInterface, nodenet.KindState, nodenet.KindAddress} {
 		g.restored.WithLabelValues(string(kind))
 	}
 	register.MustRegister(g.restored, g.reachable)
@@ -89,7 +88,7 @@ func (g *guard) installRules(mode string) (err error) {
 	if len(addrs) == 0 || mode == v1alpha1.NotrackDisabled {
 		return nil
 	}
-	if g.rules, err = notrack.Install(addrs); err == nil {
+	if g.rules, err = nodenet.Install(addrs); err == nil {
 		return nil
 	}
 	services := slices.DeleteFunc(addrs, func(a netip.AddrPort) bool { return a.Addr().IsLinkLocalUnicast() })

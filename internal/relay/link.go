@@ -14,7 +14,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 )
 
 const (
@@ -47,15 +47,15 @@ var results = []result{acknowledged, timedOut, notWaited, disconnected}
 // askTimeout.
 type link struct {
 	socket string
-	replay func() []sandboxevent.Event // the events that describe all sandboxes
+	replay func() []podfile.Event // the events that describe all sandboxes
 	log    *slog.Logger
 
 	mu       sync.Mutex
 	conn     net.Conn // nil: not connected
-	queue    chan sandboxevent.Event
+	queue    chan podfile.Event
 	sequence uint64
-	waiting  map[uint64]chan sandboxevent.Ack // closed when the connection ends
-	slow     bool                             // the agent has not replied in time, and has not replied to another event since
+	waiting  map[uint64]chan podfile.Ack // closed when the connection ends
+	slow     bool                        // the agent has not replied in time, and has not replied to another event since
 }
 
 // run connects to the agent, again and again, until ctx ends.
@@ -90,7 +90,7 @@ func (l *link) serve(ctx context.Context, conn net.Conn) error {
 	queue := l.connect(conn)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- sandboxevent.Read(conn, func(a sandboxevent.Ack) error {
+		ended <- podfile.Read(conn, func(a podfile.Ack) error {
 			l.acknowledge(a)
 			return nil
 		})
@@ -102,12 +102,12 @@ func (l *link) serve(ctx context.Context, conn net.Conn) error {
 }
 
 // write writes the sandboxes of now and then the events of queue, until the connection ends.
-func (l *link) write(conn net.Conn, queue <-chan sandboxevent.Event, ended <-chan error) error {
-	send := func(e sandboxevent.Event) error {
+func (l *link) write(conn net.Conn, queue <-chan podfile.Event, ended <-chan error) error {
+	send := func(e podfile.Event) error {
 		if err := conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 			return err
 		}
-		return sandboxevent.Write(conn, e)
+		return podfile.Write(conn, e)
 	}
 	// Events since connect are in the queue. An event that is also replayed is processed twice,
 	// which changes nothing.
@@ -128,10 +128,10 @@ func (l *link) write(conn net.Conn, queue <-chan sandboxevent.Event, ended <-cha
 	}
 }
 
-func (l *link) connect(conn net.Conn) <-chan sandboxevent.Event {
+func (l *link) connect(conn net.Conn) <-chan podfile.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.conn, l.queue, l.waiting, l.slow = conn, make(chan sandboxevent.Event, queueSize), map[uint64]chan sandboxevent.Ack{}, false
+	l.conn, l.queue, l.waiting, l.slow = conn, make(chan podfile.Event, queueSize), map[uint64]chan podfile.Ack{}, false
 	return l.queue
 }
 
@@ -146,7 +146,7 @@ func (l *link) disconnect(conn net.Conn) {
 	l.waiting = nil
 }
 
-func (l *link) acknowledge(a sandboxevent.Ack) {
+func (l *link) acknowledge(a podfile.Ack) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.slow = false
@@ -164,13 +164,13 @@ func (l *link) isConnected() bool {
 }
 
 // send queues e. Without an agent it does nothing: the next one gets all sandboxes.
-func (l *link) send(e sandboxevent.Event) {
+func (l *link) send(e podfile.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sendLocked(e)
 }
 
-func (l *link) sendLocked(e sandboxevent.Event) {
+func (l *link) sendLocked(e podfile.Event) {
 	if l.conn == nil {
 		return
 	}
@@ -182,10 +182,10 @@ func (l *link) sendLocked(e sandboxevent.Event) {
 }
 
 // ask queues e and waits until the agent has acknowledged it.
-func (l *link) ask(ctx context.Context, e sandboxevent.Event) (sandboxevent.Ack, result) {
+func (l *link) ask(ctx context.Context, e podfile.Event) (podfile.Ack, result) {
 	wait, reason := l.enqueue(&e)
 	if wait == nil {
-		return sandboxevent.Ack{}, reason
+		return podfile.Ack{}, reason
 	}
 	timeout := time.NewTimer(askTimeout)
 	defer timeout.Stop()
@@ -202,12 +202,12 @@ func (l *link) ask(ctx context.Context, e sandboxevent.Event) (sandboxevent.Ack,
 	defer l.mu.Unlock()
 	l.slow = true
 	delete(l.waiting, e.Sequence)
-	return sandboxevent.Ack{}, timedOut
+	return podfile.Ack{}, timedOut
 }
 
 // enqueue sets the sequence number of e and queues it. It returns the channel of the result, or why
 // there is none.
-func (l *link) enqueue(e *sandboxevent.Event) (wait chan sandboxevent.Ack, reason result) {
+func (l *link) enqueue(e *podfile.Event) (wait chan podfile.Ack, reason result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conn == nil {
@@ -222,7 +222,7 @@ func (l *link) enqueue(e *sandboxevent.Event) (wait chan sandboxevent.Ack, reaso
 		return nil, notWaited
 	}
 	l.sendLocked(*e)
-	wait = make(chan sandboxevent.Ack, 1)
+	wait = make(chan podfile.Ack, 1)
 	l.waiting[e.Sequence] = wait
 	return wait, ""
 }
@@ -254,7 +254,7 @@ func (p *plugin) awaitStops(ctx context.Context) {
 	defer p.setWait("")
 	began, logged := time.Now(), ""
 	for lastKnown := began; ctx.Err() == nil; {
-		ack, result := p.link.ask(ctx, sandboxevent.Event{Kind: sandboxevent.Registering})
+		ack, result := p.link.ask(ctx, podfile.Event{Kind: podfile.Registering})
 		reason := waitReason(ack, result)
 		if reason == "" {
 			return
@@ -279,7 +279,7 @@ func (p *plugin) awaitStops(ctx context.Context) {
 }
 
 // waitReason returns why the relay must not register yet, "" if it may.
-func waitReason(ack sandboxevent.Ack, r result) string {
+func waitReason(ack podfile.Ack, r result) string {
 	switch {
 	case r == disconnected:
 		return "the agent is not connected"

@@ -19,7 +19,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 )
 
 // agent is the other end of a link.
@@ -70,17 +70,17 @@ func accept(t *testing.T, l net.Listener) agent {
 func acceptWithoutRuntime(t *testing.T, l net.Listener) agent {
 	t.Helper()
 	a := accept(t, l)
-	a.next(t, sandboxevent.Reset)
-	a.next(t, sandboxevent.Unsynchronized)
+	a.next(t, podfile.Reset)
+	a.next(t, podfile.Unsynchronized)
 	return a
 }
 
 // next returns the next event, which has this kind. A relay that asks before may register.
-func (a agent) next(t *testing.T, kind sandboxevent.Kind) (e sandboxevent.Event) {
+func (a agent) next(t *testing.T, kind podfile.Kind) (e podfile.Event) {
 	t.Helper()
 	for {
-		e = sandboxevent.Event{}
-		if err := a.events.Decode(&e); err != nil || e.Kind != kind && e.Kind != sandboxevent.Registering {
+		e = podfile.Event{}
+		if err := a.events.Decode(&e); err != nil || e.Kind != kind && e.Kind != podfile.Registering {
 			t.Fatalf("%+v, %v: want %s", e, err, kind)
 		}
 		if e.Kind == kind {
@@ -90,9 +90,9 @@ func (a agent) next(t *testing.T, kind sandboxevent.Kind) (e sandboxevent.Event)
 	}
 }
 
-func (a agent) acknowledge(t *testing.T, e sandboxevent.Event) {
+func (a agent) acknowledge(t *testing.T, e podfile.Event) {
 	t.Helper()
-	if err := sandboxevent.Write(a, sandboxevent.Ack{Sequence: e.Sequence}); err != nil {
+	if err := podfile.Write(a, podfile.Ack{Sequence: e.Sequence}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -119,7 +119,7 @@ func TestPlugin_Events(t *testing.T) {
 	if err := p.RunPodSandbox(ctx, pod("a")); err != nil {
 		t.Fatal(err)
 	}
-	e := a.next(t, sandboxevent.Started)
+	e := a.next(t, podfile.Started)
 	if s := e.Sandbox; s.ID != "a" || s.Namespace != "shop" || s.Name != "web" || s.UID != "u-a" ||
 		s.HostNetwork || len(s.Annotations) != 1 {
 		t.Errorf("%+v", s)
@@ -130,7 +130,7 @@ func TestPlugin_Events(t *testing.T) {
 			_, _, err := p.CreateContainer(ctx, pod("a"), container("a", "/x/sandboxes/a/resolv.conf"))
 			done <- err
 		}()
-		e := a.next(t, sandboxevent.Creating)
+		e := a.next(t, podfile.Creating)
 		if e.Path != "/x/sandboxes/a/resolv.conf" || e.First != first || e.Sequence == 0 {
 			t.Errorf("%+v, want first: %t", e, first)
 		}
@@ -145,10 +145,10 @@ func TestPlugin_Events(t *testing.T) {
 	if err := errors.Join(p.StopPodSandbox(ctx, pod("a")), p.RemovePodSandbox(ctx, pod("a")), p.RunPodSandbox(ctx, pod("b"))); err != nil {
 		t.Error(err)
 	}
-	if e := a.next(t, sandboxevent.Removed); e.Sandbox.ID != "a" {
+	if e := a.next(t, podfile.Removed); e.Sandbox.ID != "a" {
 		t.Errorf("%+v", e)
 	}
-	if e := a.next(t, sandboxevent.Started); e.Sandbox.ID != "b" { // one Removed for both
+	if e := a.next(t, podfile.Started); e.Sandbox.ID != "b" { // one Removed for both
 		t.Errorf("%+v", e)
 	}
 }
@@ -165,16 +165,16 @@ func TestPlugin_Predecessor(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	a.next(t, sandboxevent.Reset)
-	kinds := map[string]sandboxevent.Kind{}
+	a.next(t, podfile.Reset)
+	kinds := map[string]podfile.Kind{}
 	events := p.replay()
-	if last := events[len(events)-1].Kind; last != sandboxevent.Synchronized {
+	if last := events[len(events)-1].Kind; last != podfile.Synchronized {
 		t.Errorf("the last event is %s", last)
 	}
 	for _, e := range events[1 : len(events)-1] {
 		kinds[e.Sandbox.ID] = e.Kind
 	}
-	if want := map[string]sandboxevent.Kind{"b": sandboxevent.Running, "c": sandboxevent.Started}; !maps.Equal(kinds, want) {
+	if want := map[string]podfile.Kind{"b": podfile.Running, "c": podfile.Started}; !maps.Equal(kinds, want) {
 		t.Errorf("announced %v, want %v", kinds, want)
 	}
 }
@@ -191,22 +191,22 @@ func TestPlugin_Lost(t *testing.T) {
 		if _, err := p.Synchronize(connection, []*api.PodSandbox{pod("a")}, nil); err != nil {
 			t.Fatal(err)
 		}
-		a.next(t, sandboxevent.Reset)
-		a.next(t, sandboxevent.Started)
+		a.next(t, podfile.Reset)
+		a.next(t, podfile.Started)
 	}
 	synchronize()
-	a.next(t, sandboxevent.Synchronized)
+	a.next(t, podfile.Synchronized)
 	end()
 	p.lose()
 	p.lose() // an attempt to connect that failed
-	a.next(t, sandboxevent.Unsynchronized)
+	a.next(t, podfile.Unsynchronized)
 	synchronize()
-	a.next(t, sandboxevent.Unsynchronized)
+	a.next(t, podfile.Unsynchronized)
 	a.Close()
 	a = accept(t, l)
-	a.next(t, sandboxevent.Reset)
-	a.next(t, sandboxevent.Started)
-	a.next(t, sandboxevent.Unsynchronized)
+	a.next(t, podfile.Reset)
+	a.next(t, podfile.Started)
+	a.next(t, podfile.Unsynchronized)
 }
 
 // TestPlugin_Exited: the first container of a sandbox that is older than the connection is not
@@ -231,11 +231,11 @@ func TestPlugin_Reconnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		first.next(t, sandboxevent.Reset)
-		if e := first.next(t, sandboxevent.Running); e.Path != "/x/a/userdata/resolv.conf" || e.Sandbox.ID != "a" {
+		first.next(t, podfile.Reset)
+		if e := first.next(t, podfile.Running); e.Path != "/x/a/userdata/resolv.conf" || e.Sandbox.ID != "a" {
 			t.Errorf("%+v", e)
 		}
-		first.next(t, sandboxevent.Synchronized)
+		first.next(t, podfile.Synchronized)
 		first.Close()
 		first = accept(t, l)
 	}
@@ -256,7 +256,7 @@ func TestPlugin_ManyAnnotations(t *testing.T) {
 		if err := p.RunPodSandbox(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
-		if e := a.next(t, sandboxevent.Started); e.Sandbox.ID != pod.Id || len(e.Sandbox.Annotations) > 10 {
+		if e := a.next(t, podfile.Started); e.Sandbox.ID != pod.Id || len(e.Sandbox.Annotations) > 10 {
 			t.Errorf("got %s with %d annotations, want %s", e.Sandbox.ID, len(e.Sandbox.Annotations), pod.Id)
 		}
 	}
@@ -269,10 +269,10 @@ func TestLink_Late(t *testing.T) {
 	a := acceptWithoutRuntime(t, l)
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if _, got := p.link.ask(ended, sandboxevent.Event{Kind: sandboxevent.Creating}); got != timedOut {
+	if _, got := p.link.ask(ended, podfile.Event{Kind: podfile.Creating}); got != timedOut {
 		t.Errorf("got %s, want %s", got, timedOut)
 	}
-	a.next(t, sandboxevent.Creating)
+	a.next(t, podfile.Creating)
 	p.link.mu.Lock()
 	defer p.link.mu.Unlock()
 	if n := len(p.link.waiting); n > 0 {
@@ -291,7 +291,7 @@ func isSlow(l *link) bool {
 func TestLink_Slow(t *testing.T) {
 	p, l := newRelay(t)
 	ask := func() result {
-		_, r := p.link.ask(t.Context(), sandboxevent.Event{Kind: sandboxevent.Creating, First: true})
+		_, r := p.link.ask(t.Context(), podfile.Event{Kind: podfile.Creating, First: true})
 		return r
 	}
 	a := acceptWithoutRuntime(t, l)
@@ -303,9 +303,9 @@ func TestLink_Slow(t *testing.T) {
 			t.Errorf("after a timeout: %s", got)
 		}
 	}
-	var last sandboxevent.Event
+	var last podfile.Event
 	for i := range 4 {
-		last = a.next(t, sandboxevent.Creating)
+		last = a.next(t, podfile.Creating)
 		if last.First != (i == 0) || last.Deadline.IsZero() {
 			t.Errorf("event %d of a container that does not wait: %+v", i, last)
 		}
@@ -316,7 +316,7 @@ func TestLink_Slow(t *testing.T) {
 	}
 	got := make(chan result, 1)
 	go func() { got <- ask() }()
-	a.acknowledge(t, a.next(t, sandboxevent.Creating))
+	a.acknowledge(t, a.next(t, podfile.Creating))
 	if r := <-got; r != acknowledged {
 		t.Logf("the reply came after the timeout: %s", r) // on a busy machine
 	}
@@ -334,12 +334,12 @@ func TestLink_Slow(t *testing.T) {
 func TestLink_Full(t *testing.T) {
 	p, l := newRelay(t)
 	acceptWithoutRuntime(t, l)
-	big := sandboxevent.Event{Kind: sandboxevent.Started,
-		Sandbox: sandboxevent.Sandbox{ID: "a", Annotations: map[string]string{"a": string(make([]byte, 4096))}}}
+	big := podfile.Event{Kind: podfile.Started,
+		Sandbox: podfile.Sandbox{ID: "a", Annotations: map[string]string{"a": string(make([]byte, 4096))}}}
 	for range 2 * queueSize {
 		p.link.send(big)
 	}
-	accept(t, l).next(t, sandboxevent.Reset)
+	accept(t, l).next(t, podfile.Reset)
 }
 
 // TestPlugin_Panic: a panic does not fail the container.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 )
 
 // plugin handles the calls of NRI. Its methods have the names and the types that package stub
@@ -33,7 +33,7 @@ type plugin struct {
 }
 
 type sandbox struct {
-	sandboxevent.Sandbox
+	podfile.Sandbox
 	path string // source of the mount of /etc/resolv.conf; "": no container has it
 
 	// isNew reports whether this connection has seen the sandbox start, before its containers.
@@ -84,7 +84,7 @@ func (p *plugin) lose() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.synchronized.Swap(false) {
-		p.link.send(sandboxevent.Event{Kind: sandboxevent.Unsynchronized})
+		p.link.send(podfile.Event{Kind: podfile.Unsynchronized})
 	}
 }
 
@@ -93,7 +93,7 @@ func (p *plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
 	defer p.recoverPanic("RunPodSandbox")
 	s := describe(pod)
 	p.add(s)
-	p.link.send(sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: s})
+	p.link.send(podfile.Event{Kind: podfile.Started, Sandbox: s})
 	return nil
 }
 
@@ -117,7 +117,7 @@ func (p *plugin) end(pod *api.PodSandbox) {
 	if !p.remove(pod.GetId()) {
 		return // it was stopped before
 	}
-	p.link.send(sandboxevent.Event{Kind: sandboxevent.Removed, Sandbox: sandboxevent.Sandbox{ID: pod.GetId()}})
+	p.link.send(podfile.Event{Kind: podfile.Removed, Sandbox: podfile.Sandbox{ID: pod.GetId()}})
 }
 
 // CreateContainer is called before a container is created. A container that mounts another file,
@@ -135,7 +135,7 @@ func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox,
 	return nil, nil, nil
 }
 
-func (p *plugin) add(s sandboxevent.Sandbox) {
+func (p *plugin) add(s podfile.Sandbox) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sandboxes[s.ID] = &sandbox{Sandbox: s, isNew: true}
@@ -161,7 +161,7 @@ func withoutPredecessors(sandboxes map[string]*sandbox) {
 }
 
 // creating returns the event for a container with this source of its resolv.conf.
-func (p *plugin) creating(pod *api.PodSandbox, path string) sandboxevent.Event {
+func (p *plugin) creating(pod *api.PodSandbox, path string) podfile.Event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.sandboxes[pod.GetId()]
@@ -171,32 +171,32 @@ func (p *plugin) creating(pod *api.PodSandbox, path string) sandboxevent.Event {
 	}
 	first := s.path == "" && s.isNew
 	s.path = path
-	return sandboxevent.Event{Kind: sandboxevent.Creating, Sandbox: s.Sandbox, Path: path, First: first}
+	return podfile.Event{Kind: podfile.Creating, Sandbox: s.Sandbox, Path: path, First: first}
 }
 
 // replay returns the events that describe all sandboxes, Reset first. The last one reports whether
 // the runtime is connected.
-func (p *plugin) replay() []sandboxevent.Event {
+func (p *plugin) replay() []podfile.Event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.replayLocked()
 }
 
 // replayLocked is replay with p.mu held.
-func (p *plugin) replayLocked() []sandboxevent.Event {
-	events := []sandboxevent.Event{{Kind: sandboxevent.Reset}}
+func (p *plugin) replayLocked() []podfile.Event {
+	events := []podfile.Event{{Kind: podfile.Reset}}
 	for _, s := range p.sandboxes {
-		kind := sandboxevent.Started
+		kind := podfile.Started
 		if s.path != "" {
-			kind = sandboxevent.Running
+			kind = podfile.Running
 		}
-		events = append(events, sandboxevent.Event{Kind: kind, Sandbox: s.Sandbox, Path: s.path})
+		events = append(events, podfile.Event{Kind: kind, Sandbox: s.Sandbox, Path: s.path})
 	}
-	last := sandboxevent.Unsynchronized
+	last := podfile.Unsynchronized
 	if p.synchronized.Load() {
-		last = sandboxevent.Synchronized
+		last = podfile.Synchronized
 	}
-	return append(events, sandboxevent.Event{Kind: last})
+	return append(events, podfile.Event{Kind: last})
 }
 
 // recoverPanic contains a panic: an error or a crash would fail the container.
@@ -207,14 +207,14 @@ func (p *plugin) recoverPanic(method string) {
 	}
 }
 
-func describe(pod *api.PodSandbox) sandboxevent.Sandbox {
+func describe(pod *api.PodSandbox) podfile.Sandbox {
 	hostNetwork := true
 	for _, n := range pod.GetLinux().GetNamespaces() {
 		hostNetwork = hostNetwork && n.GetType() != "network"
 	}
-	return sandboxevent.Sandbox{
+	return podfile.Sandbox{
 		ID: pod.GetId(), Namespace: pod.GetNamespace(), Name: pod.GetName(), UID: pod.GetUid(), HostNetwork: hostNetwork, IPs: pod.GetIps(),
-		Annotations: sandboxevent.BoundAnnotations(pod.GetAnnotations()),
+		Annotations: podfile.BoundAnnotations(pod.GetAnnotations()),
 	}
 }
 

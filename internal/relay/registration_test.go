@@ -17,11 +17,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 )
 
 // stopping is what an agent replies at a time after the start of a wait; nil: no agent is connected.
-type stopping func(after time.Duration) *sandboxevent.Ack
+type stopping func(after time.Duration) *podfile.Ack
 
 // awaitStops returns how long the plugin of a relay waits, what it reports after two seconds, and its
 // log.
@@ -33,7 +33,7 @@ func awaitStops(t *testing.T, reply stopping) (waited time.Duration, reason, log
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	began := time.Now()
-	go serveReplies(ctx, p.link, func() *sandboxevent.Ack { return reply(time.Since(began)) })
+	go serveReplies(ctx, p.link, func() *podfile.Ack { return reply(time.Since(began)) })
 	reported := make(chan string, 1)
 	go func() {
 		time.Sleep(2 * time.Second)
@@ -52,10 +52,10 @@ func awaitStops(t *testing.T, reply stopping) (waited time.Duration, reason, log
 }
 
 // serveReplies replies to the events of l.
-func serveReplies(ctx context.Context, l *link, reply func() *sandboxevent.Ack) {
+func serveReplies(ctx context.Context, l *link, reply func() *podfile.Ack) {
 	conn, other := net.Pipe()
 	defer other.Close()
-	var queue <-chan sandboxevent.Event
+	var queue <-chan podfile.Event
 	for ctx.Err() == nil {
 		if a := reply(); (a != nil) != l.isConnected() {
 			if queue = nil; a == nil {
@@ -66,8 +66,8 @@ func serveReplies(ctx context.Context, l *link, reply func() *sandboxevent.Ack) 
 		}
 		select {
 		case e := <-queue:
-			if a := reply(); a != nil && e.Kind == sandboxevent.Registering {
-				l.acknowledge(sandboxevent.Ack{Sequence: e.Sequence, Stopping: a.Stopping, Unknown: a.Unknown})
+			if a := reply(); a != nil && e.Kind == podfile.Registering {
+				l.acknowledge(podfile.Ack{Sequence: e.Sequence, Stopping: a.Stopping, Unknown: a.Unknown})
 			}
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
@@ -78,9 +78,9 @@ func serveReplies(ctx context.Context, l *link, reply func() *sandboxevent.Ack) 
 // TestAwaitStops: the relay waits for the end of stops, and for an agent that knows them, but not for
 // ever.
 func TestAwaitStops(t *testing.T) {
-	none, stops, unknown := &sandboxevent.Ack{}, &sandboxevent.Ack{Stopping: 2}, &sandboxevent.Ack{Unknown: true}
-	until := func(end time.Duration, first, then *sandboxevent.Ack) stopping {
-		return func(after time.Duration) *sandboxevent.Ack {
+	none, stops, unknown := &podfile.Ack{}, &podfile.Ack{Stopping: 2}, &podfile.Ack{Unknown: true}
+	until := func(end time.Duration, first, then *podfile.Ack) stopping {
+		return func(after time.Duration) *podfile.Ack {
 			if after < end {
 				return first
 			}
@@ -103,7 +103,7 @@ func TestAwaitStops(t *testing.T) {
 		{"no agent", until(ever, nil, nil), silenceLimit, "the agent is not connected", true},
 		{"an agent without the API server", until(ever, unknown, nil), silenceLimit, "does not know the pods", true},
 		{"an agent that ends during a stop", until(5*time.Minute, stops, nil), 5*time.Minute + silenceLimit, "are being stopped", true},
-		{"an agent that restarts during a stop", func(after time.Duration) *sandboxevent.Ack {
+		{"an agent that restarts during a stop", func(after time.Duration) *podfile.Ack {
 			if minute := after % time.Minute; minute > 40*time.Second {
 				return until(8*time.Minute, nil, none)(after)
 			}
@@ -132,7 +132,7 @@ func TestAwaitStops(t *testing.T) {
 func TestAwaitStops_StartedByRuntime(t *testing.T) {
 	t.Setenv(api.PluginIdxEnvVar, "90")
 	synctest.Test(t, func(t *testing.T) {
-		if waited, _, _ := awaitStops(t, func(time.Duration) *sandboxevent.Ack { return nil }); waited != 0 {
+		if waited, _, _ := awaitStops(t, func(time.Duration) *podfile.Ack { return nil }); waited != 0 {
 			t.Errorf("waited %v", waited)
 		}
 	})

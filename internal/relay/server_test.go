@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 )
 
 // newServer returns a relay, and the listeners of its runtime and of its agent.
@@ -43,8 +43,8 @@ func TestServer_NotConfigured(t *testing.T) {
 	s, listener, agents := newServer(t)
 	go func() {
 		if conn, err := agents.Accept(); err == nil { // an agent of an older version, without Stopping
-			_ = sandboxevent.Read(conn, func(e sandboxevent.Event) error {
-				return sandboxevent.Write(conn, sandboxevent.Ack{Sequence: e.Sequence})
+			_ = podfile.Read(conn, func(e podfile.Event) error {
+				return podfile.Write(conn, podfile.Ack{Sequence: e.Sequence})
 			})
 		}
 	}()
@@ -82,10 +82,10 @@ func TestServer_RuntimeLost(t *testing.T) {
 	if err := a.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	a.next(t, sandboxevent.Reset)
-	a.next(t, sandboxevent.Unsynchronized)
+	a.next(t, podfile.Reset)
+	a.next(t, podfile.Unsynchronized)
 	for range 2 {
-		a.acknowledge(t, a.next(t, sandboxevent.Registering))
+		a.acknowledge(t, a.next(t, podfile.Registering))
 		conn, err := runtimes.Accept()
 		if err != nil {
 			t.Fatal(err)
@@ -97,14 +97,14 @@ func TestServer_RuntimeLost(t *testing.T) {
 		if err := r.synchronize(pod("a")); err != nil {
 			t.Fatal(err)
 		}
-		a.next(t, sandboxevent.Reset)
-		a.next(t, sandboxevent.Started)
-		a.next(t, sandboxevent.Synchronized)
+		a.next(t, podfile.Reset)
+		a.next(t, podfile.Started)
+		a.next(t, podfile.Synchronized)
 		if err := s.ready(); err != nil {
 			t.Error(err)
 		}
 		conn.Close()
-		a.next(t, sandboxevent.Unsynchronized)
+		a.next(t, podfile.Unsynchronized)
 		if s.ready() == nil {
 			t.Error("ready without the runtime")
 		}

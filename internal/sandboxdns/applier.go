@@ -18,7 +18,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -40,7 +40,7 @@ const (
 // Settings are the configuration of an Applier.
 type Settings struct {
 	Hook        *cri.Hook // its Lookup is called in the background
-	Directories []string  // see sandboxfile.Open
+	Directories []string  // see podfile.Open
 
 	Refresh     Scope         // the pods whose files follow changes
 	DryRun      bool          // files that would be rewritten are counted and logged only
@@ -102,7 +102,7 @@ type Applier struct {
 
 // sandbox is the state of a sandbox.
 type sandbox struct {
-	sandboxevent.Sandbox
+	podfile.Sandbox
 	cancel context.CancelFunc        // of the lookup
 	large  atomic.Bool               // the pod is decided in a turn; without mu, which is held meanwhile
 	drift  atomicValue[events.Drift] // why the file differs; without mu, which a file system can hold for long
@@ -129,7 +129,7 @@ type sandbox struct {
 }
 
 // memory is what the file of a sandbox does not show. It outlasts a lost connection of the relay, and not
-// the process: another one finds out with [sandboxfile.File.IsAsCreated].
+// the process: another one finds out with [podfile.File.IsAsCreated].
 type memory struct {
 	original   [sha256.Size]byte // of the file before the first container; zero: not known
 	recognized [sha256.Size]byte // of a text that was the kubelet's for the pod, or a decision; zero: none
@@ -175,28 +175,28 @@ func (a *Applier) HostChanged() { a.refreshAll(causeHost) }
 
 // Handle processes an event. It returns when the file is written if the pod is known already.
 // Lookups and late writes run until ctx ends. A panic is contained.
-func (a *Applier) Handle(ctx context.Context, e sandboxevent.Event) {
+func (a *Applier) Handle(ctx context.Context, e podfile.Event) {
 	defer a.recoverPanic(e.Sandbox)
 	began := time.Now()
 	switch e.Kind {
-	case sandboxevent.Reset:
+	case podfile.Reset:
 		a.reset()
-	case sandboxevent.Synchronized:
+	case podfile.Synchronized:
 		a.removeUnannounced()
-	case sandboxevent.Started:
+	case podfile.Started:
 		a.add(ctx, e.Sandbox, nil)
-	case sandboxevent.Creating:
+	case podfile.Creating:
 		if s := a.add(ctx, e.Sandbox, nil); s != nil {
 			a.create(s, &e)
 			a.Metrics.observeCreate(time.Since(began))
 		}
-	case sandboxevent.Running:
+	case podfile.Running:
 		if a.isGone(e.Sandbox.ID, e.Path) { // since the relay has listed the sandboxes of the runtime
 			a.remove(e.Sandbox.ID)
 		} else if s := a.add(ctx, e.Sandbox, a.settings.Load().Synced); s != nil {
 			a.runTask(s, func() { a.writeLate(s, e.Path) })
 		}
-	case sandboxevent.Removed:
+	case podfile.Removed:
 		a.remove(e.Sandbox.ID)
 	}
 }
@@ -275,7 +275,7 @@ func (a *Applier) removeLocked(id string) {
 
 // add returns the sandbox, and starts the lookup of its pod if the sandbox is new: when synced is
 // closed, or after syncWait. It returns nil if there are too many.
-func (a *Applier) add(ctx context.Context, e sandboxevent.Sandbox, synced <-chan struct{}) *sandbox {
+func (a *Applier) add(ctx context.Context, e podfile.Sandbox, synced <-chan struct{}) *sandbox {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.unannounced, e.ID)
@@ -321,7 +321,7 @@ func (a *Applier) runTask(s *sandbox, task func()) {
 	})
 }
 
-func (a *Applier) recoverPanic(s sandboxevent.Sandbox) {
+func (a *Applier) recoverPanic(s podfile.Sandbox) {
 	if p := recover(); p != nil {
 		a.report(cri.Report{Sandbox: newSandbox(s, s.Annotations), Outcome: cri.Panicked, Detail: fmt.Sprint(p)})
 	}
@@ -366,7 +366,7 @@ func (s *sandbox) describe() cri.Sandbox {
 	return newSandbox(s.Sandbox, s.Annotations)
 }
 
-func newSandbox(s sandboxevent.Sandbox, annotations map[string]string) cri.Sandbox {
+func newSandbox(s podfile.Sandbox, annotations map[string]string) cri.Sandbox {
 	c := cri.Sandbox{
 		Namespace: s.Namespace, Name: s.Name, UID: s.UID, HostNetwork: s.HostNetwork, Annotations: annotations,
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
+
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -43,7 +43,7 @@ type applierTest struct {
 	settings  Settings
 	reports   chan cri.Report
 	refreshes chan events.Refresh
-	sandbox   sandboxevent.Sandbox
+	sandbox   podfile.Sandbox
 }
 
 func newApplierTest(t *testing.T) *applierTest {
@@ -57,7 +57,7 @@ func newApplierTest(t *testing.T) *applierTest {
 	a := &applierTest{
 		T: t, Applier: New(NewAgentMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)),
 		directory: t.TempDir(), reports: make(chan cri.Report, 100), refreshes: make(chan events.Refresh, 1000),
-		sandbox: sandboxevent.Sandbox{ID: "5e1f", Namespace: "shop", Name: "web", UID: "u"},
+		sandbox: podfile.Sandbox{ID: "5e1f", Namespace: "shop", Name: "web", UID: "u"},
 	}
 	a.settings = Settings{Directories: []string{a.directory}, RefreshRate: 200,
 		Report: func(r events.Refresh) { a.refreshes <- r }, Hook: &cri.Hook{
@@ -109,7 +109,7 @@ func (a *applierTest) writeAsPod(text string) {
 // isAsCreated reports whether the file is one that a runtime creates, without a pause before its text.
 func (a *applierTest) isAsCreated() bool {
 	a.Helper()
-	f, err := sandboxfile.Open([]string{a.directory}, a.sandbox.ID, a.path())
+	f, err := podfile.Open([]string{a.directory}, a.sandbox.ID, a.path())
 	if err != nil {
 		return true // not the file of a runtime
 	}
@@ -120,17 +120,17 @@ func (a *applierTest) isAsCreated() bool {
 // start handles the start of the sandbox, and returns when its pod was looked up.
 func (a *applierTest) start() {
 	a.SetSettings(&a.settings)
-	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: a.sandbox})
+	a.Handle(a.ctx, podfile.Event{Kind: podfile.Started, Sandbox: a.sandbox})
 	a.Wait()
 }
 
 func (a *applierTest) create(first bool) {
-	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Creating, Sandbox: a.sandbox, Path: a.path(), First: first})
+	a.Handle(a.ctx, podfile.Event{Kind: podfile.Creating, Sandbox: a.sandbox, Path: a.path(), First: first})
 }
 
 func (a *applierTest) running() {
 	a.SetSettings(&a.settings)
-	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Running, Sandbox: a.sandbox, Path: a.path()})
+	a.Handle(a.ctx, podfile.Event{Kind: podfile.Running, Sandbox: a.sandbox, Path: a.path()})
 }
 
 // want checks the next report, and that the file is written only with the outcomes Edited and
@@ -146,7 +146,7 @@ func (a *applierTest) want(outcome cri.Outcome) cri.Report {
 		a.Fatal(err)
 	}
 	written := outcome == cri.Edited || outcome == cri.Late
-	if got := resolvconf.Parse(string(text)).Config(); written != (sandboxfile.OriginOf(text) == sandboxfile.Written) ||
+	if got := resolvconf.Parse(string(text)).Config(); written != (podfile.OriginOf(text) == podfile.Written) ||
 		written && !got.Equal(r.DNS) {
 		a.Errorf("%s, and the file has\n%s", outcome, text)
 	}
@@ -175,7 +175,7 @@ func TestApplier_Outcomes(t *testing.T) {
 			func(a *applierTest) { a.sandbox.Annotations = map[string]string{cri.SkipAnnotation: "true"} }, cri.Skipped},
 		"unknown pod": {kubeletText,
 			func(a *applierTest) { a.settings.Hook.Lookup = failedLookup(cri.ErrUnknownPod) }, cri.UnknownPod},
-		"too large":             {kubeletText + strings.Repeat("#\n", sandboxfile.MaxSize), nil, cri.ForeignFile},
+		"too large":             {kubeletText + strings.Repeat("#\n", podfile.MaxSize), nil, cri.ForeignFile},
 		"other directory":       {kubeletText, func(a *applierTest) { a.settings.Directories = []string{"/nonexistent"} }, cri.ForeignFile},
 		"engine that panics":    {kubeletText, func(a *applierTest) { a.settings.Hook.HostFiles = nil }, cri.Panicked},
 		"changed after a write": {"nameserver 192.0.2.1\n# dnsconfigurer: sha256 0\n", nil, cri.PodChanged},
@@ -248,7 +248,7 @@ func TestApplier_Late(t *testing.T) {
 			}
 			a.write(c.before)
 			a.SetSettings(&a.settings)
-			a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: a.sandbox})
+			a.Handle(a.ctx, podfile.Event{Kind: podfile.Started, Sandbox: a.sandbox})
 			a.create(true)
 			if len(a.reports) > 0 {
 				t.Errorf("reported before the pod is found: %+v", <-a.reports)
@@ -311,7 +311,7 @@ func TestApplier_Deadline(t *testing.T) {
 		a.settings.Observed = func(policy.Pod, resolvconf.Config) { observed++ }
 		a.writeAsPod(ownText)
 		a.start()
-		e := sandboxevent.Event{Kind: sandboxevent.Creating, Sandbox: a.sandbox, Path: a.path(), First: true}
+		e := podfile.Event{Kind: podfile.Creating, Sandbox: a.sandbox, Path: a.path(), First: true}
 		e.ExpireAfter(c.wait)
 		e.Deadline = e.Deadline.Add(c.setBack)
 		a.Handle(a.ctx, e)
@@ -407,8 +407,8 @@ func TestApplier_Synced(t *testing.T) {
 		synced := make(chan struct{})
 		a.settings.Synced = synced
 		a.SetSettings(&a.settings)
-		handle := func(kind sandboxevent.Kind, name string) {
-			a.Handle(a.ctx, sandboxevent.Event{Kind: kind, Path: a.path(), Sandbox: sandboxevent.Sandbox{ID: name, Name: name, UID: name}})
+		handle := func(kind podfile.Kind, name string) {
+			a.Handle(a.ctx, podfile.Event{Kind: kind, Path: a.path(), Sandbox: podfile.Sandbox{ID: name, Name: name, UID: name}})
 			synctest.Wait()
 		}
 		expect := func(want ...string) {
@@ -419,18 +419,18 @@ func TestApplier_Synced(t *testing.T) {
 				t.Errorf("looked up %v, want %v", lookups, want)
 			}
 		}
-		handle(sandboxevent.Running, "first")
+		handle(podfile.Running, "first")
 		expect()
-		handle(sandboxevent.Started, "starts")
+		handle(podfile.Started, "starts")
 		expect("starts")
 		time.Sleep(syncWait)
 		synctest.Wait()
 		expect("starts", "first")
-		handle(sandboxevent.Running, "second")
+		handle(podfile.Running, "second")
 		close(synced)
 		synctest.Wait()
 		expect("starts", "first", "second")
-		handle(sandboxevent.Running, "third")
+		handle(podfile.Running, "third")
 		expect("starts", "first", "second", "third")
 	})
 }
@@ -442,7 +442,7 @@ func TestApplier_Limit(t *testing.T) {
 	for i := range maxSandboxes + 1 {
 		s := a.sandbox
 		s.ID = fmt.Sprint(i)
-		a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: s})
+		a.Handle(a.ctx, podfile.Event{Kind: podfile.Started, Sandbox: s})
 	}
 	if n := len(a.list()); n != maxSandboxes {
 		t.Errorf("%d sandboxes, want %d", n, maxSandboxes)
@@ -452,22 +452,22 @@ func TestApplier_Limit(t *testing.T) {
 	if text, err := os.ReadFile(a.path()); err != nil || string(text) != kubeletText {
 		t.Errorf("%v, the file of an ignored sandbox:\n%s", err, text)
 	}
-	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Removed, Sandbox: sandboxevent.Sandbox{ID: "0"}})
+	a.Handle(a.ctx, podfile.Event{Kind: podfile.Removed, Sandbox: podfile.Sandbox{ID: "0"}})
 	a.running()
 	a.want(cri.Late)
 }
 
 // TestApplier_Removed ends the lookup of a sandbox that was removed, and those of all at a reset.
 func TestApplier_Removed(t *testing.T) {
-	for _, e := range []sandboxevent.Event{{Kind: sandboxevent.Removed, Sandbox: sandboxevent.Sandbox{ID: "5e1f"}},
-		{Kind: sandboxevent.Reset}} {
+	for _, e := range []podfile.Event{{Kind: podfile.Removed, Sandbox: podfile.Sandbox{ID: "5e1f"}},
+		{Kind: podfile.Reset}} {
 		a := newApplierTest(t)
 		a.settings.Hook.Lookup = func(ctx context.Context, _ cri.Sandbox) (policy.Pod, error) {
 			<-ctx.Done()
 			return policy.Pod{}, ctx.Err()
 		}
 		a.SetSettings(&a.settings)
-		a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: a.sandbox})
+		a.Handle(a.ctx, podfile.Event{Kind: podfile.Started, Sandbox: a.sandbox})
 		a.Handle(a.ctx, e)
 		a.Wait()
 		if len(a.sandboxes) != 0 {

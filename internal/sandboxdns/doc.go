@@ -17,7 +17,7 @@
 // follow changes: [Applier.Adopt].
 //
 // There is no state file. The text that this program writes has the kubelet's text in its comments. A
-// file that no container has written is known by its times: [sandboxfile.File.IsAsCreated].
+// file that no container has written is known by its times: [podfile.File.IsAsCreated].
 //
 // The kubelet has already computed DNS for the pod, so the unchanged file is always safe. It
 // stays whenever something goes wrong, as in package cri.

@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
+
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -72,9 +72,9 @@ func (a *refreshTest) nextReport() cri.Report {
 
 // announce announces the pod as a relay does that connects.
 func (a *refreshTest) announce() {
-	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Reset})
-	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Running, Sandbox: a.applierTest.sandbox, Path: a.path()})
-	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Synchronized})
+	a.Handle(a.ctx, podfile.Event{Kind: podfile.Reset})
+	a.Handle(a.ctx, podfile.Event{Kind: podfile.Running, Sandbox: a.applierTest.sandbox, Path: a.path()})
+	a.Handle(a.ctx, podfile.Event{Kind: podfile.Synchronized})
 	a.Wait()
 }
 
@@ -123,9 +123,9 @@ func TestMemory_ResetPending(t *testing.T) {
 // has announced all, and not before.
 func TestMemory_ResetGone(t *testing.T) {
 	a := oldPod(t, nil)
-	reset := func(kinds ...sandboxevent.Kind) {
-		for _, k := range append([]sandboxevent.Kind{sandboxevent.Reset}, kinds...) {
-			a.Handle(a.ctx, sandboxevent.Event{Kind: k})
+	reset := func(kinds ...podfile.Kind) {
+		for _, k := range append([]podfile.Kind{podfile.Reset}, kinds...) {
+			a.Handle(a.ctx, podfile.Event{Kind: k})
 		}
 	}
 	reset() // the relay has no connection to the runtime
@@ -133,7 +133,7 @@ func TestMemory_ResetGone(t *testing.T) {
 	if n := len(a.Pods()); n != 1 {
 		t.Errorf("%d pods before the runtime has announced its sandboxes", n)
 	}
-	reset(sandboxevent.Synchronized)
+	reset(podfile.Synchronized)
 	if n := len(a.Pods()); n != 0 || len(a.recalled) != 0 {
 		t.Errorf("%d pods, %d are kept in memory", n, len(a.recalled))
 	}
@@ -148,7 +148,7 @@ func TestMemory_ResetBusy(t *testing.T) {
 	proceed, refreshed := a.blockRefresh()
 	handled := make(chan bool)
 	go func() {
-		a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Reset})
+		a.Handle(a.ctx, podfile.Event{Kind: podfile.Reset})
 		close(handled)
 	}()
 	select {
@@ -160,8 +160,8 @@ func TestMemory_ResetBusy(t *testing.T) {
 	if got := <-refreshed; got != events.Refreshed {
 		t.Errorf("got %s", got)
 	}
-	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Running, Sandbox: a.applierTest.sandbox, Path: a.path()})
-	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Synchronized})
+	a.Handle(a.ctx, podfile.Event{Kind: podfile.Running, Sandbox: a.applierTest.sandbox, Path: a.path()})
+	a.Handle(a.ctx, podfile.Event{Kind: podfile.Synchronized})
 	a.Wait()
 	if n := len(a.list()); n != 1 || len(a.reports) != 0 {
 		t.Errorf("%d sandboxes, %d more reports", n, len(a.reports))
@@ -172,10 +172,10 @@ func TestMemory_ResetBusy(t *testing.T) {
 // that does not say when it has announced all.
 func TestMemory_ResetLimit(t *testing.T) {
 	a := oldPod(t, nil)
-	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Reset})
+	a.Handle(a.ctx, podfile.Event{Kind: podfile.Reset})
 	for i := range maxSandboxes {
-		other := sandboxevent.Sandbox{ID: fmt.Sprint(i), UID: fmt.Sprint(i)}
-		a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: other})
+		other := podfile.Sandbox{ID: fmt.Sprint(i), UID: fmt.Sprint(i)}
+		a.Handle(a.ctx, podfile.Event{Kind: podfile.Started, Sandbox: other})
 	}
 	if n := len(a.list()); n != maxSandboxes || a.sandboxes[a.applierTest.sandbox.ID] != nil {
 		t.Errorf("%d sandboxes", n)
@@ -247,7 +247,7 @@ func TestMemory_Restart(t *testing.T) {
 			next.facts.confirm(nodeFacts)
 			if c.want == cri.Unchanged {
 				next.wantFollows()
-				if original, ok := sandboxfile.Original(next.read()); !ok || string(original) != hostText {
+				if original, ok := podfile.Original(next.read()); !ok || string(original) != hostText {
 					t.Errorf("the original is %q", original)
 				}
 			} else if got := next.refreshNow(causeCommand); got != "" || string(a.read()) != string(before) {
@@ -287,7 +287,7 @@ func TestMemory_Unfinished(t *testing.T) {
 			})
 			a.write(ownText)
 			a.SetSettings(&a.settings)
-			a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: a.applierTest.sandbox})
+			a.Handle(a.ctx, podfile.Event{Kind: podfile.Started, Sandbox: a.applierTest.sandbox})
 			a.create(true)
 			if c.text != ownText {
 				time.Sleep(30 * time.Millisecond) // a later write is not the runtime's
@@ -462,7 +462,7 @@ func TestMemory_Confirm(t *testing.T) {
 		"forged comments": {func(a *refreshTest) {
 			forged := &refreshTest{applierTest: newApplierTest(t)}
 			forged.write(wrong(clusterText))
-			f, err := sandboxfile.Open([]string{forged.directory}, forged.applierTest.sandbox.ID, forged.path())
+			f, err := podfile.Open([]string{forged.directory}, forged.applierTest.sandbox.ID, forged.path())
 			if err == nil {
 				err = f.Replace([]byte(wrong(clusterText)), "nameserver 203.0.113.9\n", []byte(wrong(clusterText)))
 			}
@@ -478,7 +478,7 @@ func TestMemory_Confirm(t *testing.T) {
 				a.settings.Hook.Mode = cri.Generate
 				a.settings.Hook.Lookup = overridden
 			})
-			if sandboxfile.OriginOf(a.read()) != sandboxfile.Written {
+			if podfile.OriginOf(a.read()) != podfile.Written {
 				t.Fatalf("not written:\n%s", a.read())
 			}
 			time.Sleep(30 * time.Millisecond) // a later write is not the runtime's
@@ -522,9 +522,9 @@ func TestMemory_ChangedByPods(t *testing.T) {
 	a := &refreshTest{applierTest: newApplierTest(t)}
 	a.SetSettings(&a.settings)
 	for i := range 10 {
-		a.sandbox = sandboxevent.Sandbox{ID: fmt.Sprint("pod", i), Namespace: "shop", Name: fmt.Sprint("web-", i), UID: fmt.Sprint("u", i)}
+		a.sandbox = podfile.Sandbox{ID: fmt.Sprint("pod", i), Namespace: "shop", Name: fmt.Sprint("web-", i), UID: fmt.Sprint("u", i)}
 		a.write(kubeletText)
-		a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: a.sandbox})
+		a.Handle(a.ctx, podfile.Event{Kind: podfile.Started, Sandbox: a.sandbox})
 		a.create(true)
 		<-a.reports
 	}
@@ -535,16 +535,16 @@ func TestMemory_ChangedByPods(t *testing.T) {
 	}
 	next := a.restart()
 	for i := range 10 {
-		next.applierTest.sandbox = sandboxevent.Sandbox{ID: fmt.Sprint("pod", i), Namespace: "shop", Name: fmt.Sprint("web-", i),
+		next.applierTest.sandbox = podfile.Sandbox{ID: fmt.Sprint("pod", i), Namespace: "shop", Name: fmt.Sprint("web-", i),
 			UID: fmt.Sprint("u", i)}
 		next.running()
 		if r := <-next.reports; r.Outcome != cri.Unverified {
 			t.Errorf("%+v", r)
 		}
 	}
-	next.applierTest.sandbox = sandboxevent.Sandbox{ID: "new", Namespace: "shop", Name: "new", UID: "n"}
+	next.applierTest.sandbox = podfile.Sandbox{ID: "new", Namespace: "shop", Name: "new", UID: "n"}
 	next.write(ownText)
-	next.Handle(next.ctx, sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: next.applierTest.sandbox})
+	next.Handle(next.ctx, podfile.Event{Kind: podfile.Started, Sandbox: next.applierTest.sandbox})
 	next.Wait()
 	next.create(true)
 	if r := <-next.reports; r.Outcome != cri.FactsMismatch {
@@ -569,7 +569,7 @@ func TestApplier_Repairs(t *testing.T) {
 			}
 			got := a.read()
 			dns := resolvconf.Parse(string(got)).Config()
-			if sandboxfile.OriginOf(got) != sandboxfile.Written || sandboxfile.HasBlanks(got) || len(dns.Nameservers) != 1 ||
+			if podfile.OriginOf(got) != podfile.Written || podfile.HasBlanks(got) || len(dns.Nameservers) != 1 ||
 				dns.Nameservers[0] != "10.96.0.10" {
 				t.Errorf("the file has\n%s", got)
 			}

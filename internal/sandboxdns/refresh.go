@@ -20,7 +20,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -196,7 +196,7 @@ func (a *Applier) compare(settings *Settings, s *sandbox, c cause) (events.Refre
 	previous, drift := s.drift.Load(), f.drift(s)
 	s.drift.Store(drift)
 	switch {
-	case drift == "" && f.origin != sandboxfile.Restored:
+	case drift == "" && f.origin != podfile.Restored:
 		s.known = s.want
 		return events.UpToDate, ""
 	case f.err != nil && !errors.Is(f.err, fs.ErrNotExist):
@@ -274,12 +274,12 @@ func isUnreachable(pod *policy.Pod, d *policy.Decision) bool {
 // rewrite writes the decision dns for s.
 func (a *Applier) rewrite(settings *Settings, s *sandbox, f *content, dns resolvconf.Config, host cri.HostFiles) (err error) {
 	if f.file == nil {
-		if f.file, err = sandboxfile.Create(settings.Directories, s.ID, s.path); err != nil {
+		if f.file, err = podfile.Create(settings.Directories, s.ID, s.path); err != nil {
 			return err
 		}
 	}
 	original := f.original
-	if original == nil && f.origin != sandboxfile.Written { // the pod has removed it
+	if original == nil && f.origin != podfile.Written { // the pod has removed it
 		original = []byte(settings.Hook.Engine.KubeletConfig(s.pod, host.Kubelet).String())
 	}
 	if err := f.file.Replace(f.text, dns.String(), original); err != nil {
@@ -294,28 +294,28 @@ func (a *Applier) rewrite(settings *Settings, s *sandbox, f *content, dns resolv
 
 // content is the file of a sandbox as it is.
 type content struct {
-	file     *sandboxfile.File // nil: it cannot be opened
-	err      error             // why it cannot be opened or read
+	file     *podfile.File // nil: it cannot be opened
+	err      error         // why it cannot be opened or read
 	text     []byte
 	dns      resolvconf.Config
-	origin   sandboxfile.Origin
+	origin   podfile.Origin
 	original []byte // the text of the runtime; nil: not recorded
 }
 
 // openContent opens and reads the file of s.
 func openContent(settings *Settings, s *sandbox) *content {
 	c := new(content)
-	if c.file, c.err = sandboxfile.Open(settings.Directories, s.ID, s.path); c.err != nil {
+	if c.file, c.err = podfile.Open(settings.Directories, s.ID, s.path); c.err != nil {
 		c.file = nil
 		return c
 	}
 	if c.text, c.err = c.file.Read(); c.err != nil {
 		return c
 	}
-	c.dns, c.origin = resolvconf.Parse(string(c.text)).Config(), sandboxfile.OriginOf(c.text)
+	c.dns, c.origin = resolvconf.Parse(string(c.text)).Config(), podfile.OriginOf(c.text)
 	switch {
-	case c.origin != sandboxfile.Runtime:
-		c.original, _ = sandboxfile.Original(c.text)
+	case c.origin != podfile.Runtime:
+		c.original, _ = podfile.Original(c.text)
 	case c.dns.Equal(s.known):
 		c.original = s.runtimeText(c.text)
 	}
@@ -369,9 +369,9 @@ func (c *content) drift(s *sandbox) events.Drift {
 // modified reports whether the pod has changed the file.
 func (c *content) modified(s *sandbox) bool {
 	switch c.origin {
-	case sandboxfile.Changed:
+	case podfile.Changed:
 		return true
-	case sandboxfile.Runtime:
+	case podfile.Runtime:
 		return len(c.text) > 0 && !c.dns.Equal(s.known)
 	}
 	return false
@@ -394,9 +394,9 @@ func (a *Applier) restore(s *sandbox) error {
 	switch {
 	case f.err != nil:
 		return f.err
-	case f.origin == sandboxfile.Restored:
+	case f.origin == podfile.Restored:
 		return nil
-	case f.origin == sandboxfile.Runtime && !s.verified: // never written, and not to be
+	case f.origin == podfile.Runtime && !s.verified: // never written, and not to be
 		s.restored = true
 		return nil
 	case f.original == nil:

@@ -23,8 +23,8 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
+
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -149,11 +149,11 @@ func TestRefresh_Host(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 			text := a.read()
-			written := sandboxfile.OriginOf(text) == sandboxfile.Written
+			written := podfile.OriginOf(text) == podfile.Written
 			if written != (c.want == events.Refreshed) || !written && string(text) != before {
 				t.Errorf("%s, and the file has\n%s", c.want, text)
 			}
-			if original, ok := sandboxfile.Original(text); written && (!ok || string(original) != before) {
+			if original, ok := podfile.Original(text); written && (!ok || string(original) != before) {
 				t.Errorf("original %q, want %q", original, before)
 			}
 			if reported := len(a.refreshes) > 0; reported != (c.want != "") {
@@ -203,7 +203,7 @@ func TestRefresh_Sequence(t *testing.T) {
 	if err != nil || len(results) != 1 || results[0].Result != "restored" {
 		t.Fatalf("%+v, %v", results, err)
 	}
-	if text := other.read(); !bytes.Contains(text, []byte("\n"+hostText)) || sandboxfile.OriginOf(text) != sandboxfile.Restored {
+	if text := other.read(); !bytes.Contains(text, []byte("\n"+hostText)) || podfile.OriginOf(text) != podfile.Restored {
 		t.Errorf("restored:\n%s", text)
 	}
 	for _, c := range []cause{causeVerify, causeHost, causeSettings, causeAll} {
@@ -224,7 +224,7 @@ func TestRefresh_Restored(t *testing.T) {
 	if _, err := a.RestorePods(t.Context(), "", ""); err != nil {
 		t.Fatal(err)
 	}
-	a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Reset})
+	a.Handle(a.ctx, podfile.Event{Kind: podfile.Reset})
 	a.running()
 	if r := <-a.reports; r.Outcome != cri.Restored {
 		t.Errorf("%+v", r)
@@ -255,7 +255,7 @@ func TestRefresh_PodChanged(t *testing.T) {
 		"empty":        {"", nil, causeVerify, events.Refreshed, ""},
 		"empty, never": {"", annotate("never"), causeVerify, events.NotPermitted, events.Empty},
 		"missing":      {"-", nil, causeVerify, events.Refreshed, ""},
-		"large":        {strings.Repeat("#\n", sandboxfile.MaxSize), annotate("always"), causeVerify, events.Failed, events.Unreadable},
+		"large":        {strings.Repeat("#\n", podfile.MaxSize), annotate("always"), causeVerify, events.Failed, events.Unreadable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newRefreshTest(t, policy.Default, hostText, c.annotate)
@@ -333,8 +333,8 @@ func TestRefresh_DeletedDirectory(t *testing.T) {
 	t.Chdir(a.directory)
 	announce := func() (logged int) {
 		for i := range 3 {
-			a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Running, Path: fmt.Sprintf("./%d/resolv.conf", i),
-				Sandbox: sandboxevent.Sandbox{ID: fmt.Sprint(i), Namespace: "shop", Name: "web", UID: "u"}})
+			a.Handle(a.ctx, podfile.Event{Kind: podfile.Running, Path: fmt.Sprintf("./%d/resolv.conf", i),
+				Sandbox: podfile.Sandbox{ID: fmt.Sprint(i), Namespace: "shop", Name: "web", UID: "u"}})
 		}
 		return strings.Count(log.String(), "restart the pod of the agent")
 	}
@@ -497,9 +497,9 @@ func TestRefresh_Facts(t *testing.T) {
 				return p, nil
 			}
 			running := a.applierTest.sandbox
-			a.applierTest.sandbox = sandboxevent.Sandbox{ID: "new", Namespace: "shop", Name: "new", UID: "v"}
+			a.applierTest.sandbox = podfile.Sandbox{ID: "new", Namespace: "shop", Name: "new", UID: "v"}
 			a.write(c.text)
-			a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Started, Sandbox: a.applierTest.sandbox})
+			a.Handle(a.ctx, podfile.Event{Kind: podfile.Started, Sandbox: a.applierTest.sandbox})
 			a.Wait()
 			a.create(true)
 			<-a.reports
@@ -550,8 +550,8 @@ func TestRun_Rate(t *testing.T) {
 			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(hostText), 0o644)); err != nil {
 				t.Fatal(err)
 			}
-			a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Running, Path: path,
-				Sandbox: sandboxevent.Sandbox{ID: fmt.Sprint(i), Namespace: "shop", Name: fmt.Sprint(i), UID: fmt.Sprint(i)}})
+			a.Handle(a.ctx, podfile.Event{Kind: podfile.Running, Path: path,
+				Sandbox: podfile.Sandbox{ID: fmt.Sprint(i), Namespace: "shop", Name: fmt.Sprint(i), UID: fmt.Sprint(i)}})
 		}
 		a.Wait()
 		a.agentRun()

@@ -7,7 +7,7 @@ import (
 	"context"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
@@ -35,7 +35,7 @@ func (r *Request) sent() resolvconf.Config {
 // Adopt adds a sandbox whose request a shim has forwarded. path is that of its file. The file is
 // verified, and rewritten only by refreshes. r is nil if the request is not known: another
 // process has forwarded it. A later call with a request replaces that.
-func (a *Applier) Adopt(ctx context.Context, e sandboxevent.Sandbox, path string, r *Request) {
+func (a *Applier) Adopt(ctx context.Context, e podfile.Sandbox, path string, r *Request) {
 	s := a.add(ctx, e, a.settings.Load().Synced)
 	if s == nil {
 		return

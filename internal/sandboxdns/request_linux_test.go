@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -75,7 +75,7 @@ func TestAdopt(t *testing.T) {
 				}
 				return
 			}
-			if original, ok := sandboxfile.Original(text); !ok || string(original) != r.Kubelet.String() {
+			if original, ok := podfile.Original(text); !ok || string(original) != r.Kubelet.String() {
 				t.Errorf("original %q, want %q", original, r.Kubelet.String())
 			}
 			later, _ := newShimTest(t, c.policy, c.override)
@@ -103,7 +103,7 @@ func TestAdopt_UnknownRequest(t *testing.T) {
 	if got := a.refreshNow(causeCommand); got != events.Refreshed {
 		t.Errorf("got %q for the command", got)
 	}
-	if original, ok := sandboxfile.Original(a.read()); !ok || string(original) != r.Kubelet.String() {
+	if original, ok := podfile.Original(a.read()); !ok || string(original) != r.Kubelet.String() {
 		t.Errorf("original %q, want %q", original, r.Kubelet.String())
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
+
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -42,14 +42,14 @@ func TestApplier_LargePods(t *testing.T) {
 	first, second := a.sandbox, a.sandbox
 	second.ID, second.Name, second.UID = "5e20", "api", "u2"
 	paths := map[string]string{}
-	for _, s := range []sandboxevent.Sandbox{first, second} {
+	for _, s := range []podfile.Sandbox{first, second} {
 		a.sandbox = s
 		a.write(kubeletText)
 		a.start()
 		paths[s.ID] = a.path()
 	}
-	create := func(s sandboxevent.Sandbox) {
-		a.Handle(a.ctx, sandboxevent.Event{Kind: sandboxevent.Creating, Sandbox: s, Path: paths[s.ID], First: true})
+	create := func(s podfile.Sandbox) {
+		a.Handle(a.ctx, podfile.Event{Kind: podfile.Creating, Sandbox: s, Path: paths[s.ID], First: true})
 	}
 	handled := make(chan struct{})
 	go func() {
@@ -70,7 +70,7 @@ func TestApplier_LargePods(t *testing.T) {
 		t.Errorf("%d decisions began during another one", n)
 	}
 	for _, path := range paths {
-		if text, err := os.ReadFile(path); err != nil || sandboxfile.OriginOf(text) != sandboxfile.Written {
+		if text, err := os.ReadFile(path); err != nil || podfile.OriginOf(text) != podfile.Written {
 			t.Errorf("%v, the file was not written:\n%s", err, text)
 		}
 	}

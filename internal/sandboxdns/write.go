@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
+
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -26,7 +26,7 @@ const notSeenAtStart = "; the agent did not see the file before the containers s
 
 // create writes the file of s before a container is created, if the pod is known. When e has
 // expired, the container may have written the file.
-func (a *Applier) create(s *sandbox, e *sandboxevent.Event) {
+func (a *Applier) create(s *sandbox, e *podfile.Event) {
 	first, original := e.First, [sha256.Size]byte{}
 	if first {
 		original = a.digest(s.ID, e.Path)
@@ -57,7 +57,7 @@ func (a *Applier) create(s *sandbox, e *sandboxevent.Event) {
 
 // seen records the path of the file of s, and the digest of its text before the first container.
 // s.mu must be held.
-func (a *Applier) seen(s *sandbox, e *sandboxevent.Event, original [sha256.Size]byte) {
+func (a *Applier) seen(s *sandbox, e *podfile.Event, original [sha256.Size]byte) {
 	s.path = e.Path
 	if !e.First || s.finished {
 		return
@@ -68,7 +68,7 @@ func (a *Applier) seen(s *sandbox, e *sandboxevent.Event, original [sha256.Size]
 // digest returns the digest of the file, or zero if it cannot be read: the late write reports
 // the reason.
 func (a *Applier) digest(id, path string) (sum [sha256.Size]byte) {
-	f, err := sandboxfile.Open(a.settings.Load().Directories, id, path)
+	f, err := podfile.Open(a.settings.Load().Directories, id, path)
 	if err != nil {
 		return sum
 	}
@@ -141,7 +141,7 @@ type hostFiles func() cri.HostFiles
 // file yet.
 func (a *Applier) write(settings *Settings, s *sandbox, first bool) cri.Report {
 	hook, host := settings.Hook, sync.OnceValue(settings.Hook.HostFiles)
-	f, err := sandboxfile.Open(settings.Directories, s.ID, s.path)
+	f, err := podfile.Open(settings.Directories, s.ID, s.path)
 	if err != nil {
 		return s.failed(hook.Mode, err)
 	}
@@ -150,8 +150,8 @@ func (a *Applier) write(settings *Settings, s *sandbox, first bool) cri.Report {
 	if err != nil {
 		return s.failed(hook.Mode, err)
 	}
-	switch sandboxfile.OriginOf(text) {
-	case sandboxfile.Written, sandboxfile.Unfinished:
+	switch podfile.OriginOf(text) {
+	case podfile.Written, podfile.Unfinished:
 		if hook.Problem != nil { // it is adopted with valid settings
 			return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.BadConfig, Detail: hook.Problem.Error()}
 		}
@@ -160,9 +160,9 @@ func (a *Applier) write(settings *Settings, s *sandbox, first bool) cri.Report {
 			return s.failed(hook.Mode, err)
 		}
 		return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.Unchanged}
-	case sandboxfile.Changed:
-		return s.failed(hook.Mode, sandboxfile.ErrChanged)
-	case sandboxfile.Restored:
+	case podfile.Changed:
+		return s.failed(hook.Mode, podfile.ErrChanged)
+	case podfile.Restored:
 		s.restored, s.verified = true, true
 		return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.Restored}
 	}
@@ -181,7 +181,7 @@ func (s *sandbox) failed(mode cri.Mode, err error) cri.Report {
 // has written it since the runtime created it, although the start of the sandbox was not seen. A text that the
 // kubelet does not compute from the node facts does not confirm them: they may be wrong, or the host's file
 // may have changed.
-func (s *sandbox) learnAsCreated(settings *Settings, host hostFiles, f *sandboxfile.File, dns resolvconf.Config, sum [sha256.Size]byte) {
+func (s *sandbox) learnAsCreated(settings *Settings, host hostFiles, f *podfile.File, dns resolvconf.Config, sum [sha256.Size]byte) {
 	hook := settings.Hook
 	if s.original != ([sha256.Size]byte{}) || s.err != nil || hook.Problem != nil || !f.IsAsCreated() {
 		return
@@ -200,7 +200,7 @@ func (s *sandbox) learnAsCreated(settings *Settings, host hostFiles, f *sandboxf
 
 // replace decides the DNS configuration of the sandbox, whose file has the text of the kubelet, and
 // writes it into the file unless the text is right already.
-func (a *Applier) replace(settings *Settings, s *sandbox, host hostFiles, f *sandboxfile.File, text []byte, first bool) cri.Report {
+func (a *Applier) replace(settings *Settings, s *sandbox, host hostFiles, f *podfile.File, text []byte, first bool) cri.Report {
 	hook := settings.Hook
 	request := s.describe()
 	request.DNS, request.HasDNS, request.FromFile = resolvconf.Parse(string(text)).Config(), true, true
@@ -272,26 +272,26 @@ func (a *Applier) decide(settings *Settings, s *sandbox, host hostFiles, request
 // have changed since. It completes a text that is not finished, and rewrites one with blanks at the end
 // of lines. Only an original text that was seen before the first container confirms node facts: the pod
 // can write comments.
-func (a *Applier) adopt(settings *Settings, s *sandbox, host hostFiles, f *sandboxfile.File, text []byte) error {
+func (a *Applier) adopt(settings *Settings, s *sandbox, host hostFiles, f *podfile.File, text []byte) error {
 	s.known = resolvconf.Parse(string(text)).Config()
 	if s.err != nil {
 		return nil
 	}
 	d := settings.Hook.Engine.Decide(s.pod, host().Pods)
 	s.verified, s.want = true, normalize(d.Config())
-	original, ok := sandboxfile.Original(text)
+	original, ok := podfile.Original(text)
 	if ok && s.original == sha256.Sum256(original) {
 		a.confirmBy(settings, s, host, resolvconf.Parse(string(original)).Config())
 	}
 	switch {
-	case sandboxfile.OriginOf(text) == sandboxfile.Unfinished:
+	case podfile.OriginOf(text) == podfile.Unfinished:
 		if !ok {
 			original = []byte(settings.Hook.Engine.KubeletConfig(s.pod, host().Kubelet).String())
 		}
 		if s.known = s.want; d.Error != "" || len(s.want.Nameservers) == 0 {
 			s.known = resolvconf.Parse(string(original)).Config()
 		}
-	case !sandboxfile.HasBlanks(text) || settings.Hook.Mode == cri.Observe:
+	case !podfile.HasBlanks(text) || settings.Hook.Mode == cri.Observe:
 		a.verifyLater(s)
 		return nil
 	}
@@ -346,12 +346,12 @@ func normalize(c resolvconf.Config) resolvconf.Config {
 	return resolvconf.Parse(c.String()).Config()
 }
 
-// failure returns the outcome of an error of package sandboxfile.
+// failure returns the outcome of an error of package podfile.
 func failure(err error) cri.Outcome {
 	switch {
-	case errors.Is(err, sandboxfile.ErrForeign), errors.Is(err, sandboxfile.ErrTooLarge):
+	case errors.Is(err, podfile.ErrForeign), errors.Is(err, podfile.ErrTooLarge):
 		return cri.ForeignFile
-	case errors.Is(err, sandboxfile.ErrChanged):
+	case errors.Is(err, podfile.ErrChanged):
 		return cri.PodChanged
 	}
 	return cri.WriteFailed

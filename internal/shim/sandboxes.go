@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxdns"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
+
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 )
 
@@ -91,7 +91,7 @@ func (s *sandboxes) record(r cri.Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	kubelet := r.Sandbox.DNS
-	if !s.enabled || len(s.requests) >= maxRequests || len(kubelet.String())+len(r.DNS.String()) > 2*sandboxfile.MaxSize {
+	if !s.enabled || len(s.requests) >= maxRequests || len(kubelet.String())+len(r.DNS.String()) > 2*podfile.MaxSize {
 		return
 	}
 	s.requests[r.Sandbox.UID] = pendingRequest{
@@ -205,9 +205,9 @@ func (s *sandboxes) add(ctx context.Context, client *cri.Client, ref cri.Sandbox
 	if err != nil {
 		return err
 	}
-	e := sandboxevent.Sandbox{
+	e := podfile.Sandbox{
 		ID: ref.ID, Namespace: status.Namespace, Name: status.Name, UID: status.UID, HostNetwork: status.HostNetwork,
-		Annotations: sandboxevent.BoundAnnotations(status.Annotations),
+		Annotations: podfile.BoundAnnotations(status.Annotations),
 	}
 	for _, ip := range status.IPs {
 		e.IPs = append(e.IPs, ip.String())

@@ -18,7 +18,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxdns"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/systemd"
+
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 )
 
@@ -56,7 +56,7 @@ func (s *Server) Run(ctx context.Context) error {
 		b := bypass.Bypass{Runtime: config.SocketPath(endpoints.Runtime), State: dir}
 		problems.set("bypass", "cannot prepare the bypass", b.LinkRuntime())
 	}
-	notifier, err := systemd.NewNotifier()
+	notifier, err := daemon.NewNotifier()
 	problems.set("systemd", "cannot notify systemd", err)
 	group := daemon.Group{
 		Tasks: []daemon.Task{
@@ -126,7 +126,7 @@ func (s *Server) open(ctx context.Context, r *reloader) (config.Endpoints, error
 	if files.err != nil {
 		last = newSettings(r.lastGood.load())
 	}
-	socket, err := systemd.Socket()
+	socket, err := daemon.Socket()
 	if err != nil {
 		return config.Endpoints{}, err
 	}

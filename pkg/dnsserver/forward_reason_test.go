@@ -11,14 +11,14 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
 // TestForward_Reason: a failure from the cache has the reason of the first one, and says that it is
 // from the cache (RFC 8914 sections 2 and 4.14). No reason has an address of a server.
 func TestForward_Reason(t *testing.T) {
 	silent := errors.New("192.0.2.53:53: read udp 10.244.0.9:40000->192.0.2.53:53: i/o timeout")
-	malformed := fmt.Errorf("192.0.2.53:53: %w", message.ErrMalformed)
+	malformed := fmt.Errorf("192.0.2.53:53: %w", upstream.ErrMalformed)
 	const network = "23 no upstream server answered"
 	for _, test := range []struct {
 		name          string

@@ -11,7 +11,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
@@ -124,7 +123,7 @@ const (
 
 // causeOf returns the cause of an error of an Exchange.
 func causeOf(err error) cause {
-	if errors.Is(err, message.ErrMalformed) {
+	if errors.Is(err, upstream.ErrMalformed) {
 		return causeMalformed
 	}
 	return causeNoReply

@@ -10,7 +10,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
 // result is an answer, or a function that waits for one from other servers.
@@ -85,7 +85,7 @@ func (a answer) withRecords() answer {
 	if a.wire == nil {
 		return a
 	}
-	m, err := message.Unpack(a.wire)
+	m, err := upstream.Unpack(a.wire)
 	if err != nil {
 		return failure(a.source, dns.ExtendedErrorCodeOther, "a cached reply is malformed")
 	}

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxevent"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
+
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
@@ -128,12 +128,12 @@ func TestAPIServerAgent(t *testing.T) {
 	if info, err := os.Stat(filepath.Dir(socket)); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("directory of the socket: %v, %v", info.Mode(), err)
 	}
-	sandbox := sandboxevent.Sandbox{
+	sandbox := podfile.Sandbox{
 		ID: "5e1f", Namespace: "default", Name: "web", UID: run("", "get", "pod", "web", "-o", "jsonpath={.metadata.uid}"),
 		Annotations: map[string]string{"dnsconfigurer.dev/policy": "ClusterFirstWithAutopath"},
 	}
-	for _, e := range []sandboxevent.Event{{Kind: sandboxevent.Reset}, {Kind: sandboxevent.Running, Sandbox: sandbox, Path: path}} {
-		if err := sandboxevent.Write(conn, e); err != nil {
+	for _, e := range []podfile.Event{{Kind: podfile.Reset}, {Kind: podfile.Running, Sandbox: sandbox, Path: path}} {
+		if err := podfile.Write(conn, e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -158,7 +158,7 @@ func TestAPIServerAgent(t *testing.T) {
 		return run("", "get", "node", "worker", "-o", "jsonpath={range .spec.taints[*]}{.key}:{.effect} {end}")
 	}
 	all := taints()
-	if err := sandboxevent.Write(conn, sandboxevent.Event{Kind: sandboxevent.Synchronized}); err != nil {
+	if err := podfile.Write(conn, podfile.Event{Kind: podfile.Synchronized}); err != nil {
 		t.Fatal(err)
 	}
 	await("a warning of the agent, which may not read nodes", func() bool {
@@ -192,7 +192,7 @@ func writeAsRuntime(t *testing.T, directory, sandbox string) {
 		if err := errors.Join(os.RemoveAll(path), os.WriteFile(path, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
-		f, err := sandboxfile.Open([]string{directory}, sandbox, path)
+		f, err := podfile.Open([]string{directory}, sandbox, path)
 		if err != nil {
 			t.Fatal(err)
 		}

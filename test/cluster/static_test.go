@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
-	workloads "github.com/dnsconfigurer/dnsconfigurer/internal/admission/workload"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/cases"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
@@ -76,7 +76,7 @@ func manifestError(t *testing.T, rules *admission.Rules, c cases.Case) string {
 	if err != nil {
 		return "invalid manifest: " + err.Error()
 	}
-	o := workloads.Object(m.Workloads[0].OnNode("default", c.Node()), c.Node())
+	o := cli.AdmissionObject(m.Workloads[0].OnNode("default", c.Node()), c.Node())
 	findings, err := rules.AddRefusals(t.Context(), o, nil)
 	if err != nil {
 		t.Fatal(err)

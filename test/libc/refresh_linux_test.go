@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 )
 
 // lookupsOfProcess is the number of lookups of a process, ten in a second: more than it needs.
@@ -49,7 +49,7 @@ func TestRefresh(t *testing.T) {
 func rewrite(t *testing.T, path, text string) {
 	t.Helper()
 	sandbox := filepath.Dir(path)
-	f, err := sandboxfile.Open([]string{filepath.Dir(sandbox)}, filepath.Base(sandbox), path)
+	f, err := podfile.Open([]string{filepath.Dir(sandbox)}, filepath.Base(sandbox), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func rewrite(t *testing.T, path, text string) {
 	if err := f.Replace(old, text, old); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(5 * time.Millisecond) // as the agent: see sandboxfile.File.Touch
+	time.Sleep(5 * time.Millisecond) // as the agent: see podfile.File.Touch
 	if err := f.Touch(); err != nil {
 		t.Fatal(err)
 	}

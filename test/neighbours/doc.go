@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package neighbours looks names up with programs and libraries that parse resolv.conf themselves,
-// each in files that package sandboxfile has written: by a first write, two refreshes and a
+// each in files that package podfile has written: by a first write, two refreshes and a
 // restoration. test/libc compares what a few libraries read; here, a reader only has to work.
 //
 // The readers are those that Debian packages, a BusyBox that the test links with musl, as that of

@@ -18,7 +18,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
@@ -192,7 +192,7 @@ func writeFiles(t *testing.T, family string, servers int) []file {
 	if err := os.WriteFile(path, []byte(original), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	f, err := sandboxfile.Open([]string{filepath.Dir(dir)}, filepath.Base(dir), path)
+	f, err := podfile.Open([]string{filepath.Dir(dir)}, filepath.Base(dir), path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
@@ -34,11 +34,11 @@ func (n *nri) testInitContainer(t *testing.T) {
 	sandbox, config := n.startSandbox(ctx, t, pod)
 	for i, c := range []struct {
 		name, command string // the command of dnsconfigurer before; "": none
-		origin        sandboxfile.Origin
+		origin        podfile.Origin
 	}{
-		{"first write", "", sandboxfile.Written},
-		{"restored", "restore", sandboxfile.Restored},
-		{"refreshed", "refresh", sandboxfile.Written},
+		{"first write", "", podfile.Written},
+		{"restored", "restore", podfile.Restored},
+		{"refreshed", "refresh", podfile.Written},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.command != "" {
@@ -68,8 +68,8 @@ func (n *nri) testInitContainer(t *testing.T) {
 				t.Fatalf("%v, with the file\n%s", err, n.awaitPod(t, pod.Name, decided).Actual)
 			}
 			text := n.awaitPod(t, pod.Name, decided).Actual
-			if sandboxfile.OriginOf([]byte(text)) != c.origin || !strings.Contains(text, "nameserver ") {
-				t.Errorf("origin %v, want %v:\n%s", sandboxfile.OriginOf([]byte(text)), c.origin, text)
+			if podfile.OriginOf([]byte(text)) != c.origin || !strings.Contains(text, "nameserver ") {
+				t.Errorf("origin %v, want %v:\n%s", podfile.OriginOf([]byte(text)), c.origin, text)
 			}
 		})
 	}

@@ -14,7 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxfile"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
@@ -98,7 +98,7 @@ func (n *nri) testFirstWrite(t *testing.T) {
 	}
 	path := n.awaitPod(t, pod.Name, func(p v1alpha1.NodePod) bool { return strings.Contains(p.Actual, "# written") }).Path
 	path = filepath.Join("/proc", strconv.Itoa(n.init.Process.Pid), "root", path)
-	f, err := sandboxfile.Open([]string{filepath.Dir(filepath.Dir(path))}, sandbox, path)
+	f, err := podfile.Open([]string{filepath.Dir(filepath.Dir(path))}, sandbox, path)
 	if err != nil {
 		t.Fatal(err)
 	}

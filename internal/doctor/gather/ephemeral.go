@@ -26,7 +26,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/probe"
+
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
@@ -318,7 +318,7 @@ func readProbes(text []byte, plan []doctor.Query) (list []v1alpha1.DoctorProbe, 
 		}
 		key := strings.Join([]string{p.Protocol, p.Server, p.Type, p.Name}, ",")
 		q, ok := planned[key]
-		if sent[key]++; !ok || sent[key] > probe.Attempts || !isPlausible(p) {
+		if sent[key]++; !ok || sent[key] > Attempts || !isPlausible(p) {
 			return nil, errors.New("the log of the container has a line that is not about its queries: is this the image of dnsconfigurer?")
 		}
 		p.Role, p.Means, p.Error = q.Role, q.Means, excerpt.Text(p.Error, excerpt.MaxValue)
@@ -332,8 +332,8 @@ func readProbes(text []byte, plan []doctor.Query) (list []v1alpha1.DoctorProbe, 
 
 // isPlausible reports whether a probe has the values of one that this program would write.
 func isPlausible(p v1alpha1.DoctorProbe) bool {
-	return (probe.IsRCode(p.RCode) || p.RCode == "" && p.Error != "") && p.StartMicros >= 0 && p.Micros >= 0 &&
-		len(p.Answers) <= probe.MaxAnswers && !slices.ContainsFunc(p.Answers, func(text string) bool {
+	return (IsRCode(p.RCode) || p.RCode == "" && p.Error != "") && p.StartMicros >= 0 && p.Micros >= 0 &&
+		len(p.Answers) <= MaxAnswers && !slices.ContainsFunc(p.Answers, func(text string) bool {
 		addr, err := netip.ParseAddr(text)
 		return err != nil || addr.Zone() != "" // a zone may be any text
 	})

@@ -25,7 +25,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/probe"
+
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/lookup"
@@ -92,9 +92,9 @@ type forwarder struct {
 // reply shows nothing about the pod: only the replies are kept.
 func (f *forwarder) run(ctx context.Context, plan []doctor.Query, start time.Time) (r forwardRun) {
 	first := min(1, len(plan)) // where the port cannot be forwarded, it is tried once
-	r.probes = probe.RunThrough(ctx, plan[:first], start, f.exchange)
+	r.probes = RunThrough(ctx, plan[:first], start, f.exchange)
 	if f.failure() == nil {
-		r.probes = append(r.probes, probe.RunThrough(ctx, plan[first:], start, f.exchange)...)
+		r.probes = append(r.probes, RunThrough(ctx, plan[first:], start, f.exchange)...)
 	}
 	if err := cmp.Or(f.failure(), ctx.Err()); err != nil {
 		r.err = fmt.Errorf("pod %s/%s: port-forward: %w", f.pod.Namespace, f.pod.Pod, err)
@@ -126,7 +126,7 @@ func (f *forwarder) exchange(ctx context.Context, q doctor.Query, query *dns.Msg
 		return nil, err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, probe.ReplyTime)
+	ctx, cancel := context.WithTimeout(ctx, ReplyTime)
 	defer cancel()
 	return lookup.ExchangeOver(ctx, conn, query)
 }

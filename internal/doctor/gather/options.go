@@ -18,7 +18,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/probe"
+
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -194,7 +194,7 @@ func probes(ctx context.Context, c Config, s *doctor.Snapshot) {
 	var whyForward, whyPod string
 	var late error // while the network was queried
 	group.Go(func() {
-		network = probe.RunThrough(ctx, plan, start, probe.Network)
+		network = RunThrough(ctx, plan, start, Network)
 		late = ctx.Err()
 	})
 	if c.PortForward {

@@ -18,7 +18,6 @@ import (
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
@@ -122,7 +121,7 @@ func (c *Client) Status() []Status {
 
 // Exchange forwards a query and returns the first conclusive reply. If there is none, it
 // returns the first SERVFAIL, REFUSED or NOTIMP, or a truncated reply if TCP does not
-// work. It returns an error if no server replied in time, [message.ErrMalformed] if a
+// work. It returns an error if no server replied in time, [ErrMalformed] if a
 // reply was malformed, and the error of ctx when that ends.
 //
 // It forwards the question, RD, CD and DO of query, and the options in Config.Options. The
@@ -218,7 +217,7 @@ func (c *Client) try(ctx context.Context, s *server, q *query) (_ *dns.Msg, err 
 		err = fmt.Errorf("%w: %w", ErrNoResources, err)
 	}
 	switch now := time.Now(); {
-	case err == nil, errors.Is(err, message.ErrMalformed): // the server has replied
+	case err == nil, errors.Is(err, ErrMalformed): // the server has replied
 		s.recordReply(now)
 	case errors.Is(err, ErrNoResources): // nothing was sent
 	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), errSilent): // overtaken by another server, or the callers have left
@@ -257,7 +256,7 @@ func (c *Client) send(ctx context.Context, s *server, q *query, wire []byte) (*d
 		return m, err
 	}
 	whole, err := c.measure(ctx, s, "tcp", overStream)
-	if err != nil && m != nil && !errors.Is(err, message.ErrMalformed) {
+	if err != nil && m != nil && !errors.Is(err, ErrMalformed) {
 		return m, nil
 	}
 	return whole, err

@@ -13,7 +13,6 @@ import (
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
@@ -142,8 +141,8 @@ func checkMalformedReply(t *testing.T, malformed func(*dns.Msg) []byte, tcp bool
 	c := newClient(t, upstream.Config{Metrics: upstream.NewMetrics(registry)}, s, second)
 	defer run(t, c)()
 	for range 3 {
-		if _, err := c.Exchange(t.Context(), ask("www.example.com.")); !errors.Is(err, message.ErrMalformed) {
-			t.Errorf("got %v, want %v", err, message.ErrMalformed)
+		if _, err := c.Exchange(t.Context(), ask("www.example.com.")); !errors.Is(err, upstream.ErrMalformed) {
+			t.Errorf("got %v, want %v", err, upstream.ErrMalformed)
 		}
 	}
 	if got := addresses(t, c, "other.example.com."); got != "192.0.2.1" {

@@ -11,8 +11,6 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 )
 
 // Metrics are the metrics of all clients of a process, of which no two have the same
@@ -152,7 +150,7 @@ func (a *attempt) outcome() outcome {
 		return outcomeAbandoned
 	case errors.Is(a.err, errUseTCP):
 		return outcomeTruncated
-	case errors.Is(a.err, message.ErrMalformed):
+	case errors.Is(a.err, ErrMalformed):
 		return outcomeMalformed
 	case errors.As(a.err, &timeout) && timeout.Timeout(): // also context.DeadlineExceeded
 		return outcomeTimeout

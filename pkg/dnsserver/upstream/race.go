@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 )
 
 const (
@@ -179,7 +177,7 @@ func (r *race) record(t result) (*dns.Msg, error) {
 		return t.reply, nil
 	case err == nil:
 		r.fallback = cmp.Or(r.fallback, t.reply)
-	case errors.Is(err, message.ErrMalformed), errors.Is(err, errPanic):
+	case errors.Is(err, ErrMalformed), errors.Is(err, errPanic):
 		return nil, err // the next server would resolve the same records, or meet the same fault
 	default:
 		if r.last == nil || !errors.Is(err, context.Canceled) {

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 )
 
 // behaviour is how a server of a raceTest replies.
@@ -96,7 +94,7 @@ func TestRace(t *testing.T) {
 	refused := behaviour{delay: time.Millisecond, err: errors.New("connection refused")}
 	servfail := behaviour{delay: time.Millisecond, rcode: dns.RcodeServerFailure}
 	slow, slower := behaviour{delay: 300 * time.Millisecond}, behaviour{delay: 600 * time.Millisecond}
-	malformed := behaviour{delay: time.Millisecond, err: message.ErrMalformed}
+	malformed := behaviour{delay: time.Millisecond, err: ErrMalformed}
 	for _, tt := range []struct {
 		name    string
 		servers []behaviour

@@ -17,8 +17,6 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 )
 
 // exchangeStream sends a query over TCP or TLS. The server may close a reused connection
@@ -26,7 +24,7 @@ import (
 // connection (RFC 7766 section 6.2.4).
 func (c *Client) exchangeStream(ctx context.Context, s *server, q *query, wire []byte) (*dns.Msg, error) {
 	m, reused, err := c.exchangeConn(ctx, s, q, wire)
-	if err != nil && reused && ctx.Err() == nil && !errors.Is(err, message.ErrMalformed) {
+	if err != nil && reused && ctx.Err() == nil && !errors.Is(err, ErrMalformed) {
 		m, _, err = c.exchangeConn(ctx, s, q, wire)
 	}
 	if err != nil {
@@ -213,7 +211,7 @@ func (c *streamConn) read(conn net.Conn) error {
 		if _, err := io.ReadFull(r, buf); err != nil {
 			return err
 		}
-		m, err := message.Unpack(buf)
+		m, err := Unpack(buf)
 		if !m.Response || m.Opcode != dns.OpcodeQuery {
 			return errNotReply
 		}

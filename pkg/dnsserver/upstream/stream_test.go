@@ -19,7 +19,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
@@ -232,7 +231,7 @@ func TestStream_MalformedReplyBesideSlowQueries(t *testing.T) {
 			}
 		})
 		all.Go(func() {
-			if _, err := c.Exchange(t.Context(), ask(fmt.Sprintf("broken%d.example.com.", i))); !errors.Is(err, message.ErrMalformed) {
+			if _, err := c.Exchange(t.Context(), ask(fmt.Sprintf("broken%d.example.com.", i))); !errors.Is(err, upstream.ErrMalformed) {
 				t.Errorf("broken record %d: %v", i, err)
 			}
 		})

@@ -17,8 +17,6 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/message"
 )
 
 const (
@@ -80,7 +78,7 @@ func (c *Client) acquireUDP(ctx context.Context, s *server, q *query) (*udpSocke
 }
 
 // parseReply returns the reply in a packet. It returns errUseTCP for a truncated reply,
-// with the reply as far as it is readable, message.ErrMalformed for a malformed one, and
+// with the reply as far as it is readable, ErrMalformed for a malformed one, and
 // neither reply nor error for a packet that does not match q.
 func (q *query) parseReply(packet []byte, id uint16) (*dns.Msg, error) {
 	switch {
@@ -89,7 +87,7 @@ func (q *query) parseReply(packet []byte, id uint16) (*dns.Msg, error) {
 	case len(packet) == udpBuffer:
 		return nil, errUseTCP
 	}
-	m, err := message.Unpack(packet)
+	m, err := Unpack(packet)
 	switch {
 	case !q.matches(m): // or cut before the end of the question
 		return nil, nil

@@ -1,0 +1,240 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// codeInvalid is the code of an error in a configuration file.
+const codeInvalid = "invalid-configuration"
+
+// checkFile returns the findings about a configuration file with their places in it, and the errors
+// for which the process would not use it. The findings are about the node, too: its resolv.conf
+// is that of this machine.
+func checkFile(f config.File) ([]v1alpha1.Finding, error) {
+	k, err := kindOf(f)
+	if err != nil {
+		return nil, err
+	}
+	found, err := k.file(f)
+	list, places := output.Findings(found), f.Places()
+	for i, found := range list {
+		at := places.Of(found.Field)
+		list[i].File, list[i].Line, list[i].Column = f.Path, at.Line, at.Column
+	}
+	return list, err
+}
+
+// checkFields returns the errors in the fields of a configuration file. It reads no other file, and a
+// field may be missing. It has no findings: these are about the node.
+func checkFields(f config.File) ([]v1alpha1.Finding, error) {
+	k, err := kindOf(f)
+	if err != nil {
+		return nil, err
+	}
+	return nil, k.fields(f)
+}
+
+// errorFindings returns a finding for each of the errors that err joins, which checkFile or
+// checkFields has returned for path.
+func errorFindings(path string, err error) []v1alpha1.Finding {
+	if err == nil {
+		return nil
+	}
+	var list []v1alpha1.Finding
+	for _, e := range multierr.Unjoin(err) {
+		f := v1alpha1.Finding{
+			Code: codeInvalid, Severity: string(policy.SeverityError),
+			EnforcedBy: string(policy.EnforcedByDNSConfigurer), File: path, Message: e.Error(),
+		}
+		if in, ok := errors.AsType[*kube.InputError](e); ok && in.File == path {
+			f.Line, f.Column, f.Field, f.Message = in.Line, in.Column, in.Field, in.Err.Error()
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+// A kind has the checks of the configuration files of one kind.
+type kind struct {
+	fields func(config.File) error
+	file   func(config.File) ([]policy.Finding, error)
+}
+
+// newKind returns a kind whose files are valid if they load. check adds checks of the loaded
+// configuration.
+func newKind[C any](k *config.Kind[C], check func(C) ([]policy.Finding, error)) kind {
+	return kind{
+		fields: func(f config.File) error { return k.FromText(f).CheckFields() },
+		file: func(f config.File) ([]policy.Finding, error) {
+			c, err := k.FromText(f).Load()
+			if err != nil || check == nil {
+				return nil, err
+			}
+			return check(c)
+		},
+	}
+}
+
+// kindOf returns the kind of a file.
+func kindOf(f config.File) (kind, error) {
+	name, err := f.Kind()
+	if err != nil {
+		return kind{}, err
+	}
+	switch name {
+	case v1alpha1.KindDNS:
+		return newKind(config.DNSKind(), nil), nil
+	case v1alpha1.KindNodeCache:
+		return newKind(config.NodeCacheKind(), nil), nil
+	case v1alpha1.KindWebhook:
+		return newKind(config.WebhookKind(), nil), nil
+	case v1alpha1.KindAgent:
+		return newKind(config.AgentKind(), func(c config.Agent) ([]policy.Finding, error) { return c.Node.Check() }), nil
+	case v1alpha1.KindShim:
+		return newKind(config.ShimKind(), checkShim), nil
+	}
+	return kubeletKind(name), nil
+}
+
+func checkShim(c config.Shim) ([]policy.Finding, error) {
+	problem := shim.Check(c)
+	found, err := c.Node.Check()
+	return found, errors.Join(problem, err)
+}
+
+// kubeletKind returns the kind of a kubelet's own file. Every other name is an error of both
+// checks.
+func kubeletKind(name string) kind {
+	return kind{
+		fields: func(f config.File) error {
+			_, err := f.Node(name)
+			return err
+		},
+		file: func(f config.File) ([]policy.Finding, error) {
+			node, err := f.Node(name)
+			if err != nil {
+				return nil, err
+			}
+			return node.Check()
+		},
+	}
+}
+
+const (
+	stdinName     = "stdin"
+	configMapKind = "ConfigMap"
+
+	// maxFiles is the maximum number of configuration files in a ConfigMap. Each is checked with the
+	// lines before it, which are empty: a process has one, or a few.
+	maxFiles = 32
+)
+
+// An entry is a configuration file to check.
+type entry struct {
+	config.File
+	key string // in the data of a ConfigMap; "": a file of its own
+}
+
+// name returns the name of a file in messages about the whole file.
+func (e entry) name() string {
+	if e.key == "" || strings.HasSuffix(e.Path, "/"+e.key) {
+		return e.Path
+	}
+	return e.Path + "/" + e.key
+}
+
+// read returns the configuration files at path: one, or those in the data of a ConfigMap. path
+// "-" is standard input. passed are the keys of a ConfigMap that have no configuration file.
+func read(ctx context.Context, path string, stdin io.Reader) (entries []entry, passed []string, err error) {
+	f, err := readFile(ctx, path, stdin)
+	if err != nil {
+		return nil, nil, err
+	}
+	if t, err := v1alpha1.ReadTypeMeta(f.Text); err != nil || t.Kind != configMapKind {
+		return []entry{{File: f}}, nil, nil // the check reports the error
+	}
+	return configMapEntries(f)
+}
+
+func readFile(ctx context.Context, path string, stdin io.Reader) (config.File, error) {
+	if path != "-" {
+		f, err := config.ReadFile(path)
+		if errors.Is(err, syscall.EISDIR) {
+			err = fmt.Errorf("%w: name one file", err)
+		}
+		return f, err
+	}
+	text, err := manifest.ReadLimited(ctx, stdin, config.MaxFile+1)
+	switch {
+	case err != nil:
+		return config.File{}, fmt.Errorf("%s: %w", stdinName, err)
+	case len(text) > config.MaxFile:
+		return config.File{}, fmt.Errorf("%s: larger than %d bytes", stdinName, config.MaxFile)
+	}
+	return config.File{Path: stdinName, Text: text}, nil
+}
+
+// configMapEntries returns the configuration files in the data of a ConfigMap: the entries whose
+// key has an extension of YAML or JSON, and those of a kind that has checks.
+func configMapEntries(f config.File) (entries []entry, passed []string, err error) {
+	var object struct {
+		Data map[string]string `json:"data"`
+	}
+	js, err := document.JSON(f.Text, 1)
+	if err == nil {
+		err = document.Decode(js, &object)
+	}
+	if err != nil {
+		return nil, nil, f.Locate(err)
+	}
+	positions := document.NewPositions(f.Text)
+	for _, key := range slices.Sorted(maps.Keys(object.Data)) {
+		e := entry{config.File{Path: f.Path + "/" + key, Text: []byte(object.Data[key])}, key}
+		if !isConfiguration(e) {
+			passed = append(passed, key)
+			continue
+		}
+		if len(entries) == maxFiles {
+			return nil, passed, &kube.InputError{Location: f.Places().At("data"),
+				Err: fmt.Errorf("more than %d configuration files in the ConfigMap: check them one by one", maxFiles)}
+		}
+		if text, ok := positions.Literal(fmt.Sprintf("data[%q]", key)); ok {
+			e.File = config.File{Path: f.Path, Text: text}
+		}
+		entries = append(entries, e)
+	}
+	if len(entries) == 0 {
+		return nil, passed, &kube.InputError{Location: f.Places().At("data"),
+			Err: errors.New("no configuration file in the ConfigMap: want an entry such as dns.yaml")}
+	}
+	return entries, passed, nil
+}
+
+func isConfiguration(e entry) bool {
+	if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.key)) {
+		return true
+	}
+	t, err := v1alpha1.ReadTypeMeta(e.Text)
+	return err == nil && slices.Contains(append(v1alpha1.Kinds(), kube.KubeletKind), t.Kind)
+}

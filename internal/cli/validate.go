@@ -1,0 +1,166 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// severities returns the values of Options.FailOn, the gravest first.
+func severities() []string {
+	return []string{string(policy.SeverityError), string(policy.SeverityWarning), string(policy.SeverityInfo)}
+}
+
+// Options are the values of the command's flags.
+type ValidateOptions struct {
+	Input  manifest.Input
+	Output output.Validation
+	FailOn string   // the lowest severity of a finding that fails: one of Severities
+	Ignore []string // codes of findings that are left out
+}
+
+// Register adds the flags.
+func (o *ValidateOptions) Register(flags *pflag.FlagSet) {
+	o.Input.Register(flags)
+	usage.FormatFlag(flags, &o.Output.Format,
+		"`FORMAT`: text, json (JSON Lines, one for each object), github (annotations for GitHub Actions) or sarif (2.1.0)",
+		output.ValidateFormats...)
+	usage.ChoiceFlag(flags, &o.FailOn, "fail-on", "",
+		"lowest `SEVERITY` of a finding for exit code 1: error, warning or info", severities()...)
+	flags.StringSliceVar(&o.Ignore, "ignore", nil,
+		"`CODE` of findings to ignore; repeatable. The annotation "+admission.IgnoreAnnotation+" ignores them in one object")
+	flags.BoolVar(&o.Output.Verbose, "verbose", false, "also print findings of severity info; JSON always has them")
+}
+
+// Check validates the options.
+func (o *ValidateOptions) Check() error {
+	if err := o.Input.Check(); err != nil {
+		return err
+	}
+	for _, code := range o.Ignore {
+		if err := admission.CheckCode(code); err != nil {
+			return usage.Errorf("--ignore: %w", err)
+		}
+	}
+	return nil
+}
+
+// Run checks the manifests with the rules of a node, and writes the findings, what was passed
+// over, and a summary. passed is false if a finding fails or a document cannot be read. The
+// error is about writing.
+func (o *ValidateOptions) Run(ctx context.Context, rules *admission.Rules, node string,
+	stdin io.Reader, stderr io.Writer) (passed bool, err error) {
+	in, readErr := readInput(ctx, o.Input, stdin)
+	output.WriteNotes(stderr, in.Manifest)
+	output.WriteError(stderr, in.noteCodes())
+	if err := o.Input.CheckPods(in.Manifest); err != nil && readErr == nil && len(in.services) == 0 {
+		output.WriteError(stderr, err)
+	}
+	results, err := in.check(ctx, rules, o.Input.Namespace, node, o.Ignore)
+	if err != nil {
+		return false, err
+	}
+	summary := summarize(results)
+	summary.Others, summary.Notes = in.Others, len(in.Notes)
+	if err := o.write(results, readErr); err != nil {
+		return false, err
+	}
+	if readErr != nil {
+		output.WriteError(stderr, readErr)
+		summary.Unreadable = len(multierr.Unjoin(readErr))
+	}
+	summary.Write(stderr)
+	return readErr == nil && !fails(summary, o.FailOn), nil
+}
+
+// write writes the findings and the errors of documents that could not be read.
+func (o *ValidateOptions) write(results []result, readErr error) error {
+	for _, r := range results {
+		if err := o.Output.Write(r.Subject, r.Findings); err != nil {
+			return err
+		}
+	}
+	return errors.Join(o.Output.WriteUnreadable(readErr), o.Output.Close())
+}
+
+// summarize counts the results.
+func summarize(results []result) output.Summary {
+	s := output.Summary{Checked: len(results), Found: map[policy.Severity]int{}}
+	for _, r := range results {
+		for _, f := range r.Findings {
+			s.Found[f.Severity] += 1 + f.More
+		}
+		s.Ignored += r.Ignored
+	}
+	return s
+}
+
+// fails reports whether there is a finding as grave as a severity.
+func fails(s output.Summary, severity string) bool {
+	grave := severities()[:slices.Index(severities(), severity)+1]
+	return slices.ContainsFunc(grave, func(severity string) bool { return s.Found[policy.Severity(severity)] > 0 })
+}
+
+// maxCodeNotes is the number of unknown codes of which each has a note: a chart repeats its
+// mistake in every object.
+const maxCodeNotes = 10
+
+// codeNotes are notes about the codes in admission.IgnoreAnnotation that no finding has. They are
+// not findings: a misspelled code must not fail what passed before.
+type codeNotes struct {
+	known []policy.Code
+	notes []error // at most maxCodeNotes
+	more  int
+}
+
+// noteCodes returns the notes about the annotations of the input, joined.
+func (in *input) noteCodes() error {
+	n := codeNotes{known: admission.Codes()}
+	for _, w := range in.Workloads {
+		if w.Kind != admission.KindPod { // a Pod's annotations are those of its template
+			n.check(w.At, "", w.Annotations)
+		}
+		n.check(w.At, w.Path+"metadata.annotations["+admission.IgnoreAnnotation+"]", w.Pod.Annotations)
+	}
+	for _, s := range in.services {
+		n.check(s.Source.At, "", s.Annotations)
+	}
+	if n.more > 0 {
+		n.notes = append(n.notes, fmt.Errorf("annotations %s: %d more unknown codes", admission.IgnoreAnnotation, n.more))
+	}
+	return errors.Join(n.notes...)
+}
+
+// check notes the unknown codes in the annotations of an object. field is the place of the notes;
+// "" is that of the object.
+func (n *codeNotes) check(at func(field string) kube.Location, field string, annotations map[string]string) {
+	for code := range strings.SplitSeq(annotations[admission.IgnoreAnnotation], ",") {
+		code = strings.TrimSpace(code)
+		switch {
+		case code == "" || slices.Contains(n.known, policy.Code(code)):
+		case len(n.notes) == maxCodeNotes:
+			n.more++
+		default:
+			place := at(field)
+			place.Field = "" // the message names the annotation
+			err := fmt.Errorf("annotation %s: %w", admission.IgnoreAnnotation, admission.CheckCode(code))
+			n.notes = append(n.notes, &kube.InputError{Location: place, Err: err})
+		}
+	}
+}

@@ -1,0 +1,120 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/zonesync"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// input is what is checked.
+type input struct {
+	kube.Manifest // its Services are not among the others
+
+	services []service
+}
+
+// service is a Service, and what the rules need of it.
+type service struct {
+	zonesync.Service
+	rules admission.Service
+}
+
+// readInput reads the manifests and decodes their Services. Errors are joined; the valid objects are
+// returned beside them.
+func readInput(ctx context.Context, in manifest.Input, stdin io.Reader) (input, error) {
+	m, err := in.Read(ctx, stdin)
+	objects, serviceErr := zonesync.DecodeManifest(m, in.Namespace)
+	errs := []error{err, serviceErr}
+	for _, u := range objects.Unknown {
+		if in.Strict {
+			errs = append(errs, u.InputError())
+		} else {
+			m.Unknown = append(m.Unknown, u)
+		}
+	}
+	m.Others = slices.DeleteFunc(m.Others, func(o kube.Object) bool { return o.APIVersion == "v1" && o.Kind == "Service" })
+	return input{m, newServices(objects)}, errors.Join(errs...)
+}
+
+func newServices(objects zonesync.Manifest) (list []service) {
+	pods := objects.Pods()
+	for _, s := range objects.Services() {
+		near := func(w kube.Workload) bool { return w.Namespace == s.Namespace }
+		list = append(list, service{s, admission.Service{
+			Namespace: s.Namespace, Name: s.Name, Path: s.Source.Path(), Headless: s.IsHeadless(),
+			SelectsNothing: len(s.Spec.Selector) > 0 && !s.HasSlices &&
+				slices.ContainsFunc(pods, near) && !slices.ContainsFunc(pods, s.Selects),
+			IsExternalName: s.Spec.Type == "ExternalName", ExternalName: s.Spec.ExternalName,
+		}})
+	}
+	return list
+}
+
+// result are the findings about an object.
+type result struct {
+	output.Subject
+	Findings []policy.Finding
+	Ignored  int // findings that the options or an annotation leave out
+}
+
+// check returns a result for each workload and each Service, in the order of the manifests.
+// namespace is that of workloads without one; with the name of a node, a Pod is a static pod of
+// that node. Findings with a code in ignore are left out.
+func (in *input) check(ctx context.Context, rules *admission.Rules, namespace, node string, ignore []string) ([]result, error) {
+	workloads, objects := in.objects(namespace, node)
+	var services []admission.Service
+	for _, s := range in.services {
+		services = append(services, s.rules)
+	}
+	collisions, unresolved := admission.Collisions(objects), admission.CheckServices(objects, services)
+	var results []result
+	for i, w := range workloads {
+		findings, err := rules.Check(ctx, objects[i])
+		if err != nil {
+			return nil, err
+		}
+		owned := w.Annotations
+		if w.Custom {
+			owned = nil // its controller may copy them to the pods
+		}
+		results = append(results, newResult(
+			output.Subject{Kind: w.Kind, Namespace: w.Pod.Namespace, Name: w.Name, At: w.At},
+			slices.Concat(findings, collisions[i], unresolved[i], admission.CheckAnnotations(objects[i], owned, w.Pod.Annotations)),
+			ignore, w.Annotations, w.Pod.Annotations))
+	}
+	for _, s := range in.services {
+		results = append(results, newResult(
+			output.Subject{Kind: s.Source.Kind, Namespace: s.Namespace, Name: s.Name, At: s.Source.At},
+			admission.CheckService(s.rules), ignore, s.Annotations))
+	}
+	return results, nil
+}
+
+// objects returns the workloads with their namespace and node, and as the rules have them.
+func (in *input) objects(namespace, node string) (workloads []kube.Workload, objects []admission.Object) {
+	for _, w := range in.Workloads {
+		w = w.OnNode(namespace, node)
+		workloads, objects = append(workloads, w), append(objects, AdmissionObject(w, node))
+	}
+	return workloads, objects
+}
+
+// newResult leaves out the findings whose code is in ignore, or in one of the annotations.
+func newResult(s output.Subject, findings []policy.Finding, ignore []string, annotations ...map[string]string) result {
+	rest := slices.DeleteFunc(admission.WithoutIgnored(findings, annotations...), func(f policy.Finding) bool {
+		return slices.Contains(ignore, string(f.Code))
+	})
+	return result{s, rest, len(findings) - len(rest)}
+}

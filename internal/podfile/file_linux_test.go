@@ -1,0 +1,609 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
+)
+
+const (
+	sandbox  = "5e1f"
+	firstDNS = "nameserver 169.254.20.10\nsearch search.shop.cluster.local.ap.k8s.io\noptions ndots:5\n"
+	otherDNS = "nameserver 10.96.0.10\nsearch shop.svc.cluster.local\noptions ndots:2\n"
+)
+
+// newFile writes the kubelet's text into a file as containerd has it, below directory.
+func newFile(t *testing.T, directory, text string) (path string) {
+	t.Helper()
+	path = filepath.Join(directory, sandbox, "resolv.conf")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func openFile(t *testing.T, directory, path string) *File {
+	t.Helper()
+	f, err := Open([]string{"/nonexistent", directory}, sandbox, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func TestReplace(t *testing.T) {
+	directory := t.TempDir()
+	path := newFile(t, directory, kubeletText)
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := openFile(t, directory, path)
+	for _, dns := range []string{firstDNS, otherDNS} {
+		old, err := f.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(f.Replace(old, dns, []byte(kubeletText)), f.Touch()); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil || !parsesAs(text, dns) || OriginOf(text) != Written {
+			t.Errorf("%v, the file:\n%s", err, text)
+		}
+	}
+	after, err := os.Stat(path)
+	if err != nil || !os.SameFile(before, after) || after.Mode() != before.Mode() {
+		t.Errorf("%v, another file: %v, before %v", err, after, before)
+	}
+}
+
+// parsesAs reports whether text has the configuration dns.
+func parsesAs(text []byte, dns string) bool {
+	return resolvconf.Parse(string(text)).Config().Equal(resolvconf.Parse(dns).Config())
+}
+
+// TestRestore writes the kubelet's text back after some rewrites, and then replaces it again.
+func TestRestore(t *testing.T) {
+	for _, kubelet := range []string{kubeletText, strings.TrimSuffix(kubeletText, "\n")} {
+		directory := t.TempDir()
+		path := newFile(t, directory, kubelet)
+		f := openFile(t, directory, path)
+		original := []byte(kubelet)
+		for i, dns := range []string{firstDNS, otherDNS, firstDNS, "", otherDNS} {
+			old, err := f.Read()
+			if i > 0 {
+				var ok bool
+				if original, ok = Original(old); !ok || string(original) != kubelet {
+					t.Fatalf("original %q, %t, want %q", original, ok, kubelet)
+				}
+			}
+			if dns == "" {
+				err = errors.Join(err, f.Restore(old, original))
+			} else {
+				err = errors.Join(err, f.Replace(old, dns, original))
+			}
+			text, readErr := os.ReadFile(path)
+			if err := errors.Join(err, readErr); err != nil || len(text) < len(old) {
+				t.Fatalf("%v, %d bytes, before %d", err, len(text), len(old))
+			}
+			if dns == "" && (OriginOf(text) != Restored || !bytes.Contains(text, []byte(kubeletText)) || !parsesAs(text, kubelet)) {
+				t.Errorf("the restored file:\n%s", text)
+			}
+		}
+	}
+}
+
+// TestCreate creates a file that is missing, and no directory. All users can read the file, also if
+// the umask is that of the shim's unit.
+func TestCreate(t *testing.T) {
+	defer unix.Umask(unix.Umask(0o077))
+	directory := t.TempDir()
+	path := newFile(t, directory, kubeletText)
+	if _, err := Create([]string{directory}, sandbox, path); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a file that exists: %v", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Create([]string{directory}, sandbox, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o644 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Create([]string{directory}, sandbox, path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a sandbox that was removed: %v", err)
+	}
+}
+
+// TestIsAsCreated: only what changes a file later than its creation shows. The file is empty, so that
+// it is created in one system call.
+func TestIsAsCreated(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(path string) error
+		want   bool
+	}{
+		"created":            {func(string) error { return nil }, true},
+		"read":               {func(path string) error { _, err := os.ReadFile(path); return err }, true},
+		"written":            {func(path string) error { return os.WriteFile(path, []byte(otherDNS), 0o644) }, false},
+		"written alike":      {func(path string) error { return os.WriteFile(path, nil, 0o644) }, false},
+		"another mode":       {func(path string) error { return os.Chmod(path, 0o600) }, false},
+		"its times set back": {func(path string) error { return os.Chtimes(path, time.Unix(0, 0), time.Unix(0, 0)) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			directory := t.TempDir()
+			path := newFile(t, directory, "")
+			time.Sleep(creationTime + 10*time.Millisecond)
+			if err := c.change(path); err != nil {
+				t.Fatal(err)
+			}
+			f, err := Open([]string{directory}, sandbox, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if got := f.IsAsCreated(); got != c.want {
+				t.Errorf("got %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
+// TestReplace_Changed: a text that the pod changed is not replaced.
+func TestReplace_Changed(t *testing.T) {
+	directory := t.TempDir()
+	path := newFile(t, directory, "nameserver 203.0.113.66\n")
+	if err := openFile(t, directory, path).Replace([]byte(kubeletText), firstDNS, []byte(kubeletText)); !errors.Is(err, ErrChanged) {
+		t.Errorf("got %v, want %v", err, ErrChanged)
+	}
+	if text, err := os.ReadFile(path); string(text) != "nameserver 203.0.113.66\n" {
+		t.Errorf("the file was replaced: %q, %v", text, err)
+	}
+}
+
+// TestOpen_Foreign opens what is not the file of the sandbox, as a hostile pod or a broken
+// runtime would present it.
+func TestOpen_Foreign(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "sandboxes")
+	secret := newFile(t, t.TempDir(), "secret")
+	path := filepath.Join(directory, sandbox, "resolv.conf")
+	for name, create := range map[string]func() error{
+		"link":           func() error { return os.Symlink(secret, path) },
+		"relative link":  func() error { return os.Symlink("../../x", path) },
+		"second name":    func() error { return os.Link(secret, path) },
+		"directory":      func() error { return os.Mkdir(path, 0o755) },
+		"FIFO":           func() error { return unix.Mkfifo(path, 0o644) },
+		"socket":         func() error { return unix.Mknod(path, unix.S_IFSOCK|0o644, 0) },
+		"missing":        func() error { return nil },
+		"link to itself": func() error { return os.Symlink("resolv.conf", path) },
+		"linked sandbox": func() error {
+			return errors.Join(os.Remove(filepath.Dir(path)), os.Symlink(filepath.Dir(secret), filepath.Dir(path)))
+		},
+		"no directories": func() error { return os.RemoveAll(directory) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := errors.Join(os.RemoveAll(directory), os.MkdirAll(filepath.Dir(path), 0o755), create()); err != nil {
+				t.Fatal(err)
+			}
+			if f, err := Open([]string{directory}, sandbox, path); err == nil {
+				t.Error("no error")
+				f.Close()
+			} else if _, isPath := errors.AsType[*fs.PathError](err); !isPath && !errors.Is(err, ErrForeign) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	if text, err := os.ReadFile(secret); string(text) != "secret" {
+		t.Errorf("the other file has changed: %q, %v", text, err)
+	}
+}
+
+// TestOpen_Path opens paths that are not those of a sandbox.
+func TestOpen_Path(t *testing.T) {
+	directory := t.TempDir()
+	newFile(t, directory, kubeletText)
+	nested := filepath.Join(directory, sandbox, "userdata", "resolv.conf")
+	if err := errors.Join(os.Mkdir(filepath.Dir(nested), 0o755), os.WriteFile(nested, []byte(kubeletText), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		sandbox, path string
+		ok            bool
+	}{
+		{sandbox, directory + "/5e1f/resolv.conf", true},
+		{sandbox, directory + "/5e1f/userdata/resolv.conf", true},
+		{sandbox, directory + "/5e1f/hosts", false},
+		{sandbox, directory + "/5e1f", false},
+		{sandbox, directory + "/5e1f//resolv.conf", false},
+		{sandbox, directory + "/5e1f/../5e1f/resolv.conf", false},
+		{"5e1f/userdata", directory + "/5e1f/userdata/resolv.conf", false},
+		{"5e1", directory + "/5e1f/resolv.conf", false},
+		{"", directory + "//resolv.conf", false},
+		{".", directory + "/./resolv.conf", false},
+		{"..", directory + "/../resolv.conf", false},
+		{sandbox, "/etc/resolv.conf", false},
+		{sandbox, "5e1f/resolv.conf", false},
+		{sandbox, "", false},
+	} {
+		f, err := Open([]string{directory + "/"}, c.sandbox, c.path)
+		if (err == nil) != c.ok || err != nil && !errors.Is(err, ErrForeign) {
+			t.Errorf("sandbox %q, path %q: %v", c.sandbox, c.path, err)
+		}
+		if err == nil {
+			f.Close()
+		}
+	}
+}
+
+// TestReplace_Large: a file of more than a page is left unchanged.
+func TestReplace_Large(t *testing.T) {
+	directory := t.TempDir()
+	for n, want := range map[int]error{MaxSize: nil, MaxSize + 1: ErrTooLarge} {
+		f := openFile(t, directory, newFile(t, directory, strings.Repeat("#\n", MaxSize)[:n]))
+		old, err := f.Read()
+		if err == nil {
+			err = f.Replace(old, firstDNS, old)
+		}
+		if !errors.Is(err, want) {
+			t.Errorf("%d bytes: got %v, want %v", n, err, want)
+		}
+	}
+}
+
+// mountTmpfs returns a directory with a file system of some pages.
+func mountTmpfs(t *testing.T, size string) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to mount a file system")
+	}
+	directory := t.TempDir()
+	if err := unix.Mount("tmpfs", directory, "tmpfs", 0, "size="+size); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(directory, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return directory
+}
+
+// TestReplace_FullDisk: on a full file system the file gets the whole new text, in the page
+// that it has, or keeps the old one.
+func TestReplace_FullDisk(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		want error
+	}{
+		"with a page": {kubeletText, nil},
+		"empty":       {"", unix.ENOSPC},
+	} {
+		t.Run(name, func(t *testing.T) {
+			directory := mountTmpfs(t, "64k")
+			path := newFile(t, directory, c.text)
+			if err := os.WriteFile(filepath.Join(directory, "fill"), make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+				t.Fatalf("the file system is not full: %v", err)
+			}
+			if err := openFile(t, directory, path).Replace([]byte(c.text), firstDNS, []byte(c.text)); !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+			text, err := os.ReadFile(path)
+			if err != nil || c.want == nil && OriginOf(text) != Written || c.want != nil && string(text) != c.text {
+				t.Errorf("%v, the file has %q", err, text)
+			}
+		})
+	}
+}
+
+// TestReplace_ReadOnly: a read-only file system is an error.
+func TestReplace_ReadOnly(t *testing.T) {
+	directory := mountTmpfs(t, "64k")
+	path := newFile(t, directory, kubeletText)
+	if err := unix.Mount("", directory, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open([]string{directory}, sandbox, path); !errors.Is(err, unix.EROFS) {
+		t.Errorf("got %v, want %v", err, unix.EROFS)
+	}
+}
+
+// The changes of TestReplace_Readers, and the reads of each resolver between two of them.
+const (
+	readerChanges = 1000
+	readsBetween  = 100
+)
+
+// readerPieces are the sizes of the reads of resolvers: those of stdio in glibc, of __fopen_rb_ca with
+// the buffer of __get_resolv_conf in musl, and of package net in Go.
+var readerPieces = map[string]int{"glibc": 4096, "musl": 248, "Go": 64 << 10}
+
+// readerTexts are written one after another: with one to three nameservers, and search lines of one to
+// three slots and of more than 254 bytes.
+func readerTexts() (texts []string) {
+	for i, searches := range []string{
+		"shop.svc.cluster.local", "a-longer.domain.example b.example c.example", strings.Repeat("eu.corp.example ", 6) + "x.example",
+		strings.Repeat("ab.cd ", 25) + "y.example", strings.Repeat("abc.de ", 40) + "z.example", "one.example",
+		strings.Repeat("abcd.ef ", 60) + "w.example", strings.Repeat("us.corp.example ", 9) + "v.example",
+	} {
+		var text string
+		for n := range []int{1, 1, 2, 3, 3, 1, 2, 1}[i] {
+			text += fmt.Sprintf("nameserver 10.%d.0.%d\n", 96+11*i, 10+n)
+		}
+		texts = append(texts, fmt.Sprintf("%ssearch %s\noptions ndots:%d\n", text, searches, 1+i%3))
+	}
+	return texts
+}
+
+// TestReplace_Readers reads as the resolvers do, at full speed, while the file is replaced. No read is empty
+// or cut short, and none has a line that neither text has. Reads of several parts may be without a
+// nameserver, which is counted.
+func TestReplace_Readers(t *testing.T) {
+	for name, piece := range readerPieces {
+		t.Run(name, func(t *testing.T) {
+			directory := t.TempDir()
+			path := newFile(t, directory, strings.Repeat("#\n", 1024)) // the size is final
+			f := openFile(t, directory, path)
+			texts := readerTexts()
+			known, whole := knownLines(texts...), map[string]bool{}
+			for _, text := range texts {
+				whole[resolvconf.Parse(text).Config().String()] = true
+			}
+			var reads, mixtures, withoutServer atomic.Int64
+			done, ended := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(ended)
+				b, parsed := make([]byte, piece), map[string]string{} // the configurations of the texts that were read
+				for {
+					select {
+					case <-done:
+						return
+					default:
+					}
+					text, err := readPieces(path, b)
+					config, checked := parsed[string(text)]
+					if !checked {
+						if line := foreignLine(text, known); err != nil || len(text) != 2048 || line != "" {
+							t.Errorf("%v, %d bytes, line %q of\n%s", err, len(text), line, text)
+							return
+						}
+						config = resolvconf.Parse(string(text)).Config().String()
+						parsed[string(text)] = config
+					}
+					if len(config) > 0 && !strings.Contains(config, "nameserver") {
+						withoutServer.Add(1)
+					} else if len(config) > 0 && !whole[config] {
+						mixtures.Add(1)
+					}
+					reads.Add(1)
+				}
+			}()
+			for range readerChanges {
+				old, err := f.Read()
+				if err == nil {
+					err = f.Replace(old, texts[rand.N(len(texts))], []byte(kubeletText))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				for seen := reads.Load(); !t.Failed() && reads.Load() < seen+readsBetween; {
+					runtime.Gosched()
+				}
+			}
+			close(done)
+			<-ended
+			t.Logf("%d changes, %d reads: 0 with a line that no text has, %d with lines of two texts, %d without a nameserver",
+				readerChanges, reads.Load(), mixtures.Load(), withoutServer.Load())
+		})
+	}
+}
+
+// knownLines returns the lines of texts, and the empty line.
+func knownLines(texts ...string) map[string]bool {
+	known := map[string]bool{"\n": true, "": true}
+	for _, text := range texts {
+		for line := range strings.Lines(text) {
+			known[line] = true
+		}
+	}
+	return known
+}
+
+// foreignLine returns a line of text that is neither known nor a comment, or "".
+func foreignLine(text []byte, known map[string]bool) string {
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "#") && !known[line] {
+			return line
+		}
+	}
+	return ""
+}
+
+// replacements calls check with all pairs of texts: the old file, and the texts that replace it. Old files
+// are of the runtime, written, and restored.
+func replacements(t *testing.T, check func(known map[string]bool, old []byte, texts [][]byte)) {
+	t.Helper()
+	all := append(readerTexts(), kubeletText)
+	for _, before := range all {
+		written, err1 := compose(before, []byte(kubeletText), []byte(kubeletText))
+		restored, err2 := composeRestored([]byte(before), written[len(written)-1])
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		for _, after := range all {
+			cut, last := []byte(strings.TrimSuffix(before, "\n")), len(written)-1
+			for _, old := range [][]byte{written[last], restored[last], []byte(before), cut} {
+				texts, err := compose(after, []byte(kubeletText), old)
+				if err != nil {
+					t.Fatal(err)
+				}
+				check(knownLines(before, after, string(old)), old, texts)
+			}
+		}
+	}
+}
+
+// TestWrites_Mixtures mixes the bytes before and after each write of a replacement, as a read at the same
+// time may get them. No mixture has a line that neither the old nor the new text has, and all have a
+// nameserver unless they mix the last two texts.
+func TestWrites_Mixtures(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	replacements(t, func(known map[string]bool, old []byte, texts [][]byte) {
+		file := old
+		for i, next := range texts {
+			for range 20 {
+				mixture := slices.Clone(next)
+				for at, chunk := 0, 1<<random.IntN(10); at < len(file); at += chunk {
+					if random.IntN(2) == 0 {
+						copy(mixture[at:min(at+chunk, len(file))], file[at:])
+					}
+				}
+				if line := foreignLine(mixture, known); line != "" {
+					t.Fatalf("during write %d: line %q\n%s", i+1, line, mixture)
+				}
+				if len(resolvconf.Parse(string(mixture)).Config().Nameservers) == 0 {
+					t.Fatalf("during write %d: no nameserver\n%s", i+1, mixture)
+				}
+			}
+			file = next
+		}
+	})
+}
+
+// TestWrites_Pieces reads a file in several parts, each from the old text or one of those that replace it,
+// as a process does that is suspended between two reads. No line is one that neither text has.
+func TestWrites_Pieces(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	replacements(t, func(known map[string]bool, old []byte, texts [][]byte) {
+		states := append([][]byte{old}, texts...)
+		for _, piece := range []int{248, 1024} {
+			for range 50 {
+				var text []byte
+				for state := 0; ; {
+					state += random.IntN(len(states) - state)
+					rest := states[state][min(len(text), len(states[state])):]
+					if len(rest) == 0 {
+						break
+					}
+					text = append(text, rest[:min(piece, len(rest))]...)
+				}
+				if line := foreignLine(text, known); line != "" {
+					t.Fatalf("reads of %d bytes: line %q\n%s", piece, line, text)
+				}
+			}
+		}
+	})
+}
+
+// replaceNext replaces the text by one of two.
+func replaceNext(t *testing.T, f *File, i int) {
+	old, err := f.Read()
+	if err == nil {
+		err = f.Replace(old, []string{firstDNS, otherDNS}[i%2], []byte(kubeletText))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readPieces(path string, b []byte) (text []byte, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	for {
+		n, err := syscall.Read(int(f.Fd()), b)
+		if n <= 0 {
+			return text, err
+		}
+		text = append(text, b[:n]...)
+	}
+}
+
+// TestWrites_Killed stops a replacement after each write. The text says that it is unfinished, has the text
+// of the runtime and a nameserver, and is replaced by the next process.
+func TestWrites_Killed(t *testing.T) {
+	replacements(t, func(_ map[string]bool, _ []byte, texts [][]byte) {
+		for i, text := range texts {
+			want := Unfinished
+			if i == len(texts)-1 {
+				want = Written
+			}
+			original, ok := Original(text)
+			if OriginOf(text) != want || (ok || i > 0) && string(original) != kubeletText || !bytes.Contains(text, []byte("nameserver ")) {
+				t.Fatalf("after write %d: origin %v, want %v\n%s", i+1, OriginOf(text), want, text)
+			}
+			again, err := composeText(otherDNS, kubeletText, string(text))
+			if err != nil || OriginOf(again) != Written || !parsesAs(again, otherDNS) {
+				t.Fatalf("%v, the next process writes\n%s", err, again)
+			}
+		}
+	})
+}
+
+// killedVariable has the path of the file that the test's second process replaces.
+const killedVariable = "SANDBOXFILE_KILLED"
+
+// TestReplace_Killed kills a process at each of the writes that replace a file. The next process completes
+// the replacement.
+func TestReplace_Killed(t *testing.T) {
+	if path := os.Getenv(killedVariable); path != "" {
+		runtime.LockOSThread() // strace counts the calls of each thread
+		replaceNext(t, openFile(t, filepath.Dir(filepath.Dir(path)), path), 0)
+		return
+	}
+	debian.Install(t, "strace", "strace")
+	texts, err := compose(firstDNS, []byte(kubeletText), []byte(kubeletText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for written := range texts {
+		directory := t.TempDir()
+		path := newFile(t, directory, kubeletText)
+		cmd := exec.Command("strace", "-f", "-o", "/dev/null", "-e", fmt.Sprintf("inject=pwrite64:signal=SIGKILL:when=%d", written+1),
+			os.Args[0], "-test.run=^TestReplace_Killed$")
+		cmd.Env = append(os.Environ(), killedVariable+"="+path)
+		if out, err := cmd.CombinedOutput(); err == nil {
+			t.Errorf("not killed:\n%s", out)
+		}
+		want := []byte(kubeletText)
+		if written > 0 {
+			want = texts[written-1]
+		}
+		text, err := os.ReadFile(path)
+		if err != nil || !bytes.Equal(text, want) {
+			t.Errorf("%v, after %d writes the file has\n%s", err, written, text)
+		}
+		replaceNext(t, openFile(t, directory, path), 0)
+		if text, err = os.ReadFile(path); err != nil || OriginOf(text) != Written || !parsesAs(text, firstDNS) {
+			t.Errorf("%v, the next process has written\n%s", err, text)
+		}
+	}
+}

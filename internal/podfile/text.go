@@ -1,0 +1,182 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podfile
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strings"
+)
+
+const (
+	// MaxSize is the largest file in bytes, one page: a longer write can be interrupted by a
+	// signal between two pages.
+	MaxSize = 4096
+
+	// sizeStep is the multiple to which the size is rounded up.
+	sizeStep = 512
+
+	originalPrefix = "# before: "
+	emptyLine      = "# before:\n"                   // without a blank at its end
+	cutPrefix      = "# before, without a newline: " // of the last line of the original text
+	digestPrefix   = "# dnsconfigurer: sha256 "
+	digestLine     = len(digestPrefix) + 2*sha256.Size + len("\n")
+	restoredLine   = "# dnsconfigurer: restored\n"
+	unfinishedLine = "# dnsconfigurer: changing\n"
+)
+
+// Origin is the author of a text.
+type Origin int
+
+// The origins.
+const (
+	Runtime    Origin = iota // the container runtime, or a pod that replaced the whole text
+	Written                  // this package
+	Changed                  // this package, and then the pod
+	Restored                 // the container runtime: this package has written it back
+	Unfinished               // this package, which was killed during a write: lines of two texts
+)
+
+// OriginOf returns the origin of the text of a file.
+func OriginOf(text []byte) Origin {
+	switch {
+	case bytes.HasSuffix(text, []byte(restoredLine)):
+		return Restored
+	case bytes.HasSuffix(text, []byte(unfinishedLine)):
+		return Unfinished
+	}
+	at := bytes.Index(text, []byte(digestPrefix))
+	switch {
+	case at < 0:
+		return Runtime
+	case len(text)-at == digestLine && bytes.Equal(text[at:], appendDigest(nil, text[:at])):
+		return Written
+	}
+	return Changed
+}
+
+// HasBlanks reports whether a line that resolvers read ends with a blank, as this package wrote in
+// earlier releases. The nslookup of BusyBox takes the blank for a part of the address.
+func HasBlanks(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		line = bytes.TrimSuffix(line, []byte("\n"))
+		if !bytes.HasPrefix(line, []byte("#")) && bytes.HasSuffix(line, []byte(" ")) {
+			return true
+		}
+	}
+	return false
+}
+
+// Original returns the text of the container runtime that the comments of text record. ok is
+// false if there is none: text was not written by this package, or the original did not fit.
+func Original(text []byte) (original []byte, ok bool) {
+	for line := range bytes.Lines(text) {
+		if string(line) == emptyLine {
+			original, ok = append(original, '\n'), true
+		} else if rest, found := bytes.CutPrefix(line, []byte(originalPrefix)); found {
+			original, ok = append(original, rest...), true
+		} else if rest, found := bytes.CutPrefix(line, []byte(cutPrefix)); found {
+			original, ok = append(original, bytes.TrimSuffix(rest, []byte("\n"))...), true
+		}
+	}
+	return original, ok
+}
+
+func appendDigest(b, text []byte) []byte {
+	sum := sha256.Sum256(text)
+	b = append(b, digestPrefix...)
+	b = hex.AppendEncode(b, sum[:])
+	return append(b, '\n')
+}
+
+// compose returns the texts that replace old by dns one after another: see [layout.writes]. The last one
+// has the original text as comments if it fits, and the digest.
+func compose(dns string, original, old []byte) ([][]byte, error) {
+	if strings.Contains(dns, digestPrefix) || hasOriginal(dns) {
+		return nil, errors.New("the DNS configuration contains a comment of this program")
+	}
+	texts, err := arrange(old, []byte(dns), asComments(original))
+	if err != nil {
+		return nil, err
+	}
+	last := texts[len(texts)-1]
+	copy(last[len(last)-digestLine:], appendDigest(nil, last[:len(last)-digestLine]))
+	return texts, nil
+}
+
+// composeRestored returns the texts that replace old by the lines of the original text, which is recorded
+// in comments, too.
+func composeRestored(original, old []byte) ([][]byte, error) {
+	texts, err := arrange(old, original, asComments(original))
+	if err != nil {
+		return nil, err
+	}
+	last := texts[len(texts)-1]
+	copy(last[len(last)-len(restoredLine):], restoredLine)
+	return texts, nil
+}
+
+// arrange returns the texts that replace the lines of old by those of text. At the end of the file are
+// comments, and one with the size of the digest. If a page is too small, the lines of old do not stay until
+// those of text are there, and then the comments are left out.
+func arrange(old, text, comments []byte) ([][]byte, error) {
+	lines, kept := activeLines(text), activeLines(old)
+	if !isPlain(old) || slices.ContainsFunc(kept, isMisleading) {
+		kept = nil // musl ignores the line after a comment with a NUL
+	}
+	end := append(bytes.Repeat([]byte{'#'}, digestLine-1), '\n')
+	for _, try := range []struct {
+		kept     []span
+		comments []byte
+	}{{kept, comments}, {nil, comments}, {nil, nil}} {
+		if l, ok := newLayout(old, try.kept, lines, slices.Concat(try.comments, end)); ok {
+			return l.writes(), nil
+		}
+	}
+	return nil, ErrTooLarge
+}
+
+// isMisleading reports whether a line could be one of the comments of this program when its first byte is #.
+func isMisleading(s span) bool {
+	return bytes.HasPrefix(s.line[1:], []byte(" ")) || bytes.Contains(s.line, []byte(digestPrefix))
+}
+
+func hasOriginal(dns string) bool {
+	_, ok := Original([]byte(dns))
+	return ok
+}
+
+// isPlain reports whether text is printable ASCII.
+func isPlain(text []byte) bool {
+	return !bytes.ContainsFunc(text, func(r rune) bool { return r != '\t' && r != '\n' && (r < ' ' || r > '~') })
+}
+
+// asComments returns each line of text as a comment. It returns nil if text has bytes that a
+// comment must not have: musl ignores the line after a NUL.
+func asComments(text []byte) []byte {
+	if !isPlain(text) {
+		return nil
+	}
+	var b []byte
+	for line := range bytes.Lines(text) {
+		content, found := bytes.CutSuffix(line, []byte("\n"))
+		switch {
+		case !found:
+			b = append(b, cutPrefix...)
+		case len(content) == 0:
+			b = append(b, emptyLine...)
+			continue
+		default:
+			b = append(b, originalPrefix...)
+		}
+		b = append(append(b, content...), '\n')
+	}
+	if bytes.Contains(b, []byte(digestPrefix)) {
+		return nil
+	}
+	return b
+}
