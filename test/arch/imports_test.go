@@ -147,6 +147,8 @@ var imports = map[string][]string{
 	"test/apiserver":  {"std", "test/debian", "test/process", "k8s.io/client-go/rest", "k8s.io/client-go/tools/clientcmd"},
 	"test/certs":      {"std"},
 	"test/commits":    {"std"},
+	"test/mutants":    {"std"},
+	"test/walk":       {"std", "github.com/miekg/dns"},
 	"test/debian":     {"std"},
 	"test/dnsfaults":  {"std", "api/v1alpha1", "sigs.k8s.io/yaml"},
 	"test/dnstest":    {"std", "github.com/miekg/dns"},
