@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
@@ -175,7 +176,7 @@ func httpField[C any](at func(*C) *string) Field[C] {
 	return Field[C]{
 		Path: "http", Flag: "http", Restart: true, At: func(c *C) any { return at(c) },
 		Usage: "`ADDR` of the status page, /metrics, /livez and /readyz; empty: none",
-		Check: func(c *C) error { return CheckAddress(*at(c)) },
+		Check: func(c *C) error { return daemon.CheckAddress(*at(c)) },
 	}
 }
 

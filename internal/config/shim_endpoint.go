@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 )
@@ -56,7 +57,7 @@ func LoadEndpoints(s *Source[Shim], others ...Endpoints) (Endpoints, error) {
 	for _, o := range others {
 		c.Listen, c.RuntimeEndpoint, c.HTTP = cmp.Or(c.Listen, o.Listen), cmp.Or(c.RuntimeEndpoint, o.Runtime), cmp.Or(c.HTTP, o.HTTP)
 	}
-	if CheckAddress(c.HTTP) != nil {
+	if daemon.CheckAddress(c.HTTP) != nil {
 		c.HTTP = ""
 	}
 	if err := parseSocket(&c.Listen, v1alpha1.DefaultShimListen); err != nil {

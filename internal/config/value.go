@@ -7,10 +7,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -155,21 +153,6 @@ func parsePositiveDuration(text *string, defaultText string) (time.Duration, err
 		err = fmt.Errorf("%q: want a duration of more than 0", *text)
 	}
 	return d, err
-}
-
-// CheckAddress checks an address for TCP. Its host may be empty or a name; "" is valid.
-func CheckAddress(addr string) error {
-	if addr == "" {
-		return nil
-	}
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return fmt.Errorf("%q is not an address with a port", addr)
-	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fmt.Errorf("%q: the port is not a number of at most 65535", addr)
-	}
-	return nil
 }
 
 // checkAddrs checks IP addresses without a port.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
@@ -119,7 +120,7 @@ var webhookFields = []Field[Webhook]{
 		Usage: "`ADDR:PORT` for admission reviews, over HTTPS",
 		Check: func(c *Webhook) error {
 			c.Listen = cmp.Or(c.Listen, v1alpha1.DefaultWebhookListen)
-			return CheckAddress(c.Listen)
+			return daemon.CheckAddress(c.Listen)
 		},
 	},
 	httpField(func(c *Webhook) *string { return &c.HTTP }),

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 )
 
@@ -181,7 +180,7 @@ func serve(p Process, format, version string, run func(Process) error) error {
 
 // Load loads the configuration of a server that has not started yet. It also returns when ctx ends
 // while a file cannot be read.
-func Load[C any](ctx context.Context, source *config.Source[C]) (C, error) {
+func Load[C any](ctx context.Context, source Source[C]) (C, error) {
 	var loaded, none C
 	err := Interruptible(ctx, func() (err error) {
 		loaded, err = source.Load()

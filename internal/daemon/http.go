@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -294,4 +295,19 @@ func (c *limitedConn) Close() error {
 	l.metrics.connections.Set(float64(len(l.open)))
 	l.mu.Unlock()
 	return c.Conn.Close()
+}
+
+// CheckAddress checks an address for TCP. Its host may be empty or a name; "" is valid.
+func CheckAddress(addr string) error {
+	if addr == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("%q is not an address with a port", addr)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("%q: the port is not a number of at most 65535", addr)
+	}
+	return nil
 }

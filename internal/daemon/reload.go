@@ -13,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 )
 
@@ -22,12 +21,20 @@ import (
 // replaced links, network file systems.
 const pollPeriod = 5 * time.Second
 
+// A Source is the configuration of a server in files that may change. It is an interface so that a process
+// without such files, the NRI relay, does not link their packages.
+type Source[C any] interface {
+	Load() (C, error)
+	Changed() bool                        // reports, at a poll, whether Load must be called again
+	NeedRestart(running, next C) []string // names the fields that differ, and take effect after a restart
+}
+
 // A Reloader applies the configuration of a server again when its files have changed and are
 // the same at two polls, and at once on a signal. If the configuration is invalid, the server
 // keeps the previous one. If a valid one cannot be applied, for example because a file cannot
 // be watched, it is applied again at the next poll.
 type Reloader[C any] struct {
-	Source *config.Source[C]
+	Source Source[C]
 	Signal <-chan os.Signal // reloads at once, such as a channel that receives SIGHUP; nil: none
 
 	// Apply applies a configuration. If background is not nil, it replaces the background

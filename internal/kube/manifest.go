@@ -22,60 +22,11 @@ import (
 // thousand pods.
 const MaxManifest = 32 << 20
 
-// Location is a place in a manifest or in a configuration file. Its text is "file:line:column".
-type Location struct {
-	File         string // "": not in a file, such as a flag
-	Document     int    // 1 is the first; 0: the file as a whole
-	Line, Column int    // of the file, from 1; 0: not known
-
-	Field  string // path from the document; "": the document as a whole
-	Source string // the template in the comment that Helm writes before a document; "": none
-}
-
-func (l Location) String() string {
-	switch {
-	case l.Line == 0:
-		return l.File
-	case l.Column == 0:
-		return fmt.Sprintf("%s:%d", l.File, l.Line)
-	}
-	return fmt.Sprintf("%s:%d:%d", l.File, l.Line, l.Column)
-}
-
-// Name returns the location and the field: "file:line:column: field".
-func (l Location) Name() string {
-	switch {
-	case l.File == "":
-		return l.Field
-	case l.Field == "":
-		return l.String()
-	}
-	return l.String() + ": " + l.Field
-}
-
-// InputError is an error in a manifest or in a configuration file.
-type InputError struct {
-	Location
-	Err  error
-	Hint string // how to correct it; "": none
-}
-
-func (e *InputError) Error() string {
-	if name := e.Name(); name != "" {
-		return name + ": " + e.Err.Error()
-	}
-	return e.Err.Error()
-}
-
-// Text returns the error without its place: the field and the problem.
-func (e *InputError) Text() string {
-	if e.Field == "" {
-		return e.Err.Error()
-	}
-	return e.Field + ": " + e.Err.Error()
-}
-
-func (e *InputError) Unwrap() error { return e.Err }
+// Location and InputError are the places and the errors of package document.
+type (
+	Location   = document.Location
+	InputError = document.InputError
+)
 
 // Manifest is the content of a manifest file.
 type Manifest struct {
@@ -109,7 +60,7 @@ func (o Object) Path() string { return o.item }
 
 // InputError returns an *InputError for a field of the object.
 func (o Object) InputError(field string, err error, hint string) error {
-	return &InputError{o.At(o.path(field)), err, hint}
+	return &InputError{Location: o.At(o.path(field)), Err: err, Hint: hint}
 }
 
 // ParseManifest parses YAML documents or a stream of JSON values and returns the pods
@@ -145,18 +96,18 @@ func (p *parser) parse(data []byte) {
 		p.object(d.json, objectType{})
 	}
 	if empty && len(p.errs) == 0 {
-		p.Notes = append(p.Notes, &InputError{Location{File: p.file}, errors.New("no Kubernetes object found"), ""})
+		p.Notes = append(p.Notes, &InputError{Location: Location{File: p.file}, Err: errors.New("no Kubernetes object found")})
 	}
 }
 
 // note records content that is skipped.
 func (p *parser) note(field, text, hint string) {
-	p.Notes = append(p.Notes, &InputError{p.at(field), errors.New(text), hint})
+	p.Notes = append(p.Notes, &InputError{Location: p.at(field), Err: errors.New(text), Hint: hint})
 }
 
 // failFile records an error about the file as a whole.
 func (p *parser) failFile(err error, hint string) {
-	p.errs = append(p.errs, &InputError{Location{File: p.file}, err, hint})
+	p.errs = append(p.errs, &InputError{Location: Location{File: p.file}, Err: err, Hint: hint})
 }
 
 // fail records an error about a field of the current object.
@@ -165,7 +116,7 @@ func (p *parser) fail(field string, err error, hint string) {
 	if l, ok := errors.AsType[*document.LineError](err); ok {
 		at.Line, at.Column, err = l.Line, 0, errors.New(l.Problem)
 	}
-	p.errs = append(p.errs, &InputError{at, err, hint})
+	p.errs = append(p.errs, &InputError{Location: at, Err: err, Hint: hint})
 }
 
 // failAll records each error of a document that cannot be parsed.

@@ -174,7 +174,7 @@ type UnknownField struct {
 
 // InputError returns the field as an error.
 func (u UnknownField) InputError() *InputError {
-	return &InputError{u.object.At(u.object.path(u.path)), errUnknownField, "check its spelling and its place"}
+	return &InputError{Location: u.object.At(u.object.path(u.path)), Err: errUnknownField, Hint: "check its spelling and its place"}
 }
 
 var errUnknownField = errors.New("unknown field")
@@ -192,9 +192,9 @@ func NoteUnknown(fields []UnknownField) error {
 		}
 	}
 	return &InputError{
-		Location{File: file},
-		fmt.Errorf("%s in %s ignored", plural(len(fields), "unknown field"), plural(len(objects), "object")),
-		"--strict lists them as errors",
+		Location: Location{File: file},
+		Err:      fmt.Errorf("%s in %s ignored", plural(len(fields), "unknown field"), plural(len(objects), "object")),
+		Hint:     "--strict lists them as errors",
 	}
 }
 
@@ -270,11 +270,11 @@ func (o origin) sortProblems(problems []error) (errs []error, ignored []UnknownF
 		switch {
 		case !unknown:
 			field, hint, err := fieldOf(p)
-			errs = append(errs, &InputError{o.At(o.path(field)), err, hint})
+			errs = append(errs, &InputError{Location: o.At(o.path(field)), Err: err, Hint: hint})
 		case hint == "":
 			ignored = append(ignored, UnknownField{o, path})
 		default:
-			errs = append(errs, &InputError{o.At(o.path(path)), errUnknownField, hint})
+			errs = append(errs, &InputError{Location: o.At(o.path(path)), Err: errUnknownField, Hint: hint})
 		}
 	}
 	return errs, ignored

@@ -15,7 +15,6 @@ import (
 	"github.com/containerd/nri/pkg/stub"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
@@ -52,7 +51,7 @@ func (s *Server) CheckFlags() error {
 			return usage.Errorf("--%s: %q is not an absolute path", f.flag, f.path)
 		}
 	}
-	if err := config.CheckAddress(s.HTTP); err != nil {
+	if err := daemon.CheckAddress(s.HTTP); err != nil {
 		return usage.Errorf("--http: %w", err)
 	}
 	return nil
