@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/forward"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/dnsnode"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
@@ -83,9 +83,9 @@ func TestDeploy_ClusterDNS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < c.LameduckTime+forward.Drain+5*time.Second {
+	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < c.LameduckTime+dnsnode.Drain+5*time.Second {
 		t.Errorf("the pod has %v to terminate, and needs %v for new queries and %v for those in flight",
-			grace, c.LameduckTime, forward.Drain)
+			grace, c.LameduckTime, dnsnode.Drain)
 	}
 
 	args[at] = configFile

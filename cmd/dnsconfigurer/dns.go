@@ -6,10 +6,9 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/clusterdns"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/nodecache"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/dnsnode"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
@@ -40,8 +39,8 @@ SIGHUP. If it is invalid, the server keeps the previous one.`,
 			return err
 		}
 		return daemon.Serve(cmd.ErrOrStderr(), c.LogFormat, version(), func(p daemon.Process) error {
-			server := clusterdns.Server{Source: source, Reload: p.Reload, Version: version(), Log: p.Log}
-			return server.Run(cmd.Context(), c)
+			process := dnsnode.Process[config.DNS]{Source: source, Reload: p.Reload, Version: version(), Log: p.Log}
+			return dnsnode.RunClusterDNS(cmd.Context(), process, c)
 		})
 	}
 	return cmd
@@ -77,8 +76,8 @@ SIGHUP. If it is invalid, the cache keeps the previous one.`,
 			return err
 		}
 		return daemon.Serve(cmd.ErrOrStderr(), c.LogFormat, version(), func(p daemon.Process) error {
-			server := nodecache.Server{Source: source, Reload: p.Reload, Version: version(), Log: p.Log}
-			return server.Run(cmd.Context(), c)
+			process := dnsnode.Process[config.NodeCache]{Source: source, Reload: p.Reload, Version: version(), Log: p.Log}
+			return dnsnode.RunNodeCache(cmd.Context(), process, c)
 		})
 	}
 	return cmd

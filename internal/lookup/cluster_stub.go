@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/forward"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/dnsnode"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/zonesync"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
@@ -223,7 +223,7 @@ type cluster struct {
 // it searches the domains of host. In a cluster these are configured at the cluster DNS,
 // which does not have the node's file.
 func newCluster(n policy.Node, host resolvconf.File, servers []upstream.Server) (*cluster, error) {
-	suffixes := forward.HostSuffixes(hostresolv.Snapshot{File: host}, slog.New(slog.DiscardHandler))
+	suffixes := dnsnode.HostSuffixes(hostresolv.Snapshot{File: host}, slog.New(slog.DiscardHandler))
 	c := &cluster{
 		addrs: slices.Clone(n.ClusterDNS), upstream: servers,
 		hostSuffixes: suffixes[:min(len(suffixes), dnsserver.MaxHostSuffixes)],

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package forward
+package dnsnode
 
 import (
 	"context"
@@ -40,10 +40,8 @@ func TestForwarder_HostFileChanged(t *testing.T) {
 	write("nameserver 192.0.2.1\nnameserver 192.0.2.1%lo\n")
 	var log logbuffer.Buffer
 	used := make(chan bool, 1)
-	f, err := newForwarder(config.Forward{ResolvConf: path}, shared{
-		client:   upstream.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))},
-		onChange: func(*forwarder, change) { used <- true },
-	})
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	f, err := (&server{client: upstream.Config{Logger: logger}, log: logger}).newForwarder(config.Forward{ResolvConf: path})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +67,13 @@ func TestForwarder_HostFileChanged(t *testing.T) {
 	expectWarnings(1)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- f.run(ctx) }()
+	go func() {
+		ended <- f.run(ctx, func(_ *forwarder, c change) {
+			if c != unchanged {
+				used <- true
+			}
+		})
+	}()
 	write("nameserver 192.0.2.1\nsearch other.example\n")
 	write("nameserver 192.0.2.2\nnameserver 192.0.2.1\n")
 	<-used
@@ -89,14 +93,10 @@ func TestForwarder_HostFileChanged(t *testing.T) {
 // TestServer_ReplacedForwarder has the host's file change while its forwarder is replaced:
 // the cached replies are dropped for a change of the present forwarder only.
 func TestServer_ReplacedForwarder(t *testing.T) {
-	server, err := New(dnsserver.Config{Domain: fqdn.Join(fqdn.Root, "cluster", "local")}, cache.Config{},
-		prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := newTestServer(t, dnsserver.Limits{})
 	apply := func(c config.Forward, wantTask bool) {
 		t.Helper()
-		background, err := server.Apply(c)
+		background, err := server.apply(c)
 		if err != nil || (background != nil) != wantTask {
 			t.Fatalf("a background task: %v, want %v; %v", background != nil, wantTask, err)
 		}
@@ -107,10 +107,7 @@ func TestServer_ReplacedForwarder(t *testing.T) {
 	previous := server.forwarder
 	c.Upstreams = []upstream.Server{{Addr: netip.MustParseAddrPort("192.0.2.1:53")}}
 	apply(c, true)
-	query := new(dns.Msg).SetQuestion("a.example.", dns.TypeA)
-	question, _ := cache.NewQuestion(query, nil)
-	server.cache.Put(question, new(dns.Msg).SetRcode(query, dns.RcodeServerFailure), time.Now(),
-		cache.PutOptions{Generation: server.cache.Clear()})
+	put(server, "a.example.", server.cache.Clear())
 	for _, tt := range []struct {
 		name string
 		of   *forwarder
@@ -123,21 +120,34 @@ func TestServer_ReplacedForwarder(t *testing.T) {
 	}
 }
 
-// TestNew_CacheSize: the cache has the size of the configuration.
-func TestNew_CacheSize(t *testing.T) {
-	server, err := New(dnsserver.Config{Domain: fqdn.Join(fqdn.Root, "cluster", "local")}, cache.Config{MaxEntries: 1},
+// TestNewServer_CacheSize: the cache has the size of the limits.
+func TestNewServer_CacheSize(t *testing.T) {
+	limits := dnsserver.Limits{MaxMemory: dnsserver.MinMemory}
+	server := newTestServer(t, limits)
+	generation := server.cache.Clear()
+	want := limits.CacheConfig().MaxEntries
+	for i := range want + 1 {
+		put(server, fmt.Sprintf("%d.example.", i), generation)
+	}
+	if got := server.cache.Stats(); got.Entries+int(got.Evictions) != want+1 || got.Evictions == 0 {
+		t.Errorf("got %+v, want at most %d replies", got, want)
+	}
+}
+
+// newTestServer returns a server that forwards nothing.
+func newTestServer(t *testing.T, limits dnsserver.Limits) *server {
+	t.Helper()
+	s, err := newServer(dnsserver.Config{Domain: fqdn.Join(fqdn.Root, "cluster", "local"), Limits: limits},
 		prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	generation := server.cache.Clear()
-	for _, name := range []string{"a.example.", "b.example."} {
-		query := new(dns.Msg).SetQuestion(name, dns.TypeA)
-		question, _ := cache.NewQuestion(query, nil)
-		server.cache.Put(question, new(dns.Msg).SetRcode(query, dns.RcodeServerFailure), time.Now(),
-			cache.PutOptions{Generation: generation})
-	}
-	if got := server.cache.Stats(); got.Entries != 1 || got.Evictions != 1 {
-		t.Errorf("got %+v, want one reply and one that is evicted", got)
-	}
+	return s
+}
+
+// put caches a reply to a query for a name.
+func put(s *server, name string, generation cache.Generation) {
+	query := new(dns.Msg).SetQuestion(name, dns.TypeA)
+	question, _ := cache.NewQuestion(query, nil)
+	s.cache.Put(question, new(dns.Msg).SetRcode(query, dns.RcodeServerFailure), time.Now(), cache.PutOptions{Generation: generation})
 }

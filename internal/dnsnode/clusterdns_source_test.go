@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package clusterdns
+package dnsnode
 
 import (
 	"errors"
@@ -14,18 +14,18 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 )
 
-// TestSource_Ready: a server without names is not ready, one with stale names is.
-func TestSource_Ready(t *testing.T) {
+// TestNames_Ready: a server without names is not ready, one with stale names is.
+func TestNames_Ready(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		z, err := zone.New(zone.Config{Domain: "cluster.local."})
 		if err != nil {
 			t.Fatal(err)
 		}
 		status := zonesync.Status{Resource: "services", Err: errors.New("connection refused")}
-		s := source{status: func() []zonesync.Status { return []zonesync.Status{status} }}
+		s := names{zone: z, status: func() []zonesync.Status { return []zonesync.Status{status} }}
 		check := func(want string) {
 			t.Helper()
-			if detail, err := s.ready(z); fmt.Sprintf("%q %v", detail, err) != want {
+			if detail, err := s.ready(); fmt.Sprintf("%q %v", detail, err) != want {
 				t.Errorf("%q %v, want %s", detail, err, want)
 			}
 		}

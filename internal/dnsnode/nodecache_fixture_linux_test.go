@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodecache
+package dnsnode
 
 import (
 	"context"
@@ -99,11 +99,11 @@ func startInstanceWith(t *testing.T, fields string, prepare func() error) *insta
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	i.stop = stop
-	server := Server{Source: source, Log: slog.New(slog.NewTextHandler(&i.log, nil))}
+	server := Process[config.NodeCache]{Source: source, Log: slog.New(slog.NewTextHandler(&i.log, nil))}
 	go func() {
 		err := prepare()
 		if err == nil {
-			err = server.Run(ctx, c)
+			err = RunNodeCache(ctx, server, c)
 		}
 		i.ended <- err
 	}()

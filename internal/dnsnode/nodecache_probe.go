@@ -1,17 +1,16 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodecache
+package dnsnode
 
 import (
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
+	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/miekg/dns"
@@ -74,55 +73,8 @@ func probe(ctx context.Context, network string, addr netip.AddrPort) error {
 }
 
 func isProbeReply(reply *dns.Msg) bool {
-	if len(reply.Answer) != 1 {
-		return false
-	}
-	hinfo, ok := reply.Answer[0].(*dns.HINFO)
-	return ok && hinfo.Os == probeServer
-}
-
-const (
-	// takeoverTimeout is how long a new instance tries to reach the cluster DNS before it
-	// leaves the addresses to the running one. It is shorter than minReadySeconds in
-	// deploy/node-cache, so that a rollout stops at an instance that does not reach it.
-	takeoverTimeout = 5 * time.Second
-
-	takeoverRetry = 200 * time.Millisecond
-)
-
-// checkTakeover returns an error if another instance listens on one of the addresses and this
-// instance does not reach the cluster DNS. The other instance may reach it, and has cached
-// replies.
-func checkTakeover(ctx context.Context, addrs []netip.AddrPort, cluster *clusterCheck) error {
-	addr, inUse := findInUse(addrs)
-	if !inUse {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, takeoverTimeout)
-	defer cancel()
-	for {
-		err := cluster.query(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-time.After(takeoverRetry):
-		case <-ctx.Done():
-			return fmt.Errorf("not taking over %s: cluster DNS unreachable for %v: %w", addr, takeoverTimeout, err)
-		}
-	}
-}
-
-// findInUse returns the first address on which another process listens.
-func findInUse(addrs []netip.AddrPort) (netip.AddrPort, bool) {
-	for _, addr := range addrs {
-		c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(addr))
-		if errors.Is(err, syscall.EADDRINUSE) {
-			return addr, true
-		}
-		if err == nil {
-			c.Close()
-		}
-	}
-	return netip.AddrPort{}, false
+	return slices.ContainsFunc(reply.Answer, func(rr dns.RR) bool {
+		hinfo, ok := rr.(*dns.HINFO)
+		return ok && hinfo.Os == probeServer
+	})
 }

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package clusterdns_test
+package dnsnode_test
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/clusterdns"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/dnsnode"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
@@ -62,8 +62,8 @@ func serveManifests(t *testing.T, fields string, isComplete func(log string) boo
 	var out logbuffer.Buffer
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	server := clusterdns.Server{Source: source, Log: slog.New(slog.NewTextHandler(&out, nil))}
-	go func() { ended <- server.Run(ctx, c) }()
+	server := dnsnode.Process[config.DNS]{Source: source, Log: slog.New(slog.NewTextHandler(&out, nil))}
+	go func() { ended <- dnsnode.RunClusterDNS(ctx, server, c) }()
 	client := dns.Client{Timeout: time.Second}
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		reply, _, err := client.Exchange(new(dns.Msg).SetQuestion("web.shop.svc.cluster.local.", dns.TypeA), addr)

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nodecache
+package dnsnode
 
 import (
 	"context"
@@ -47,6 +47,7 @@ type guard struct {
 	restored  *prometheus.CounterVec
 	reachable *prometheus.GaugeVec
 
+	changed  chan struct{} // capacity one: maintainInterface checks the interface at once
 	probeNow chan struct{} // capacity one: checkPeriodically probes the addresses at once
 
 	mu        sync.Mutex
@@ -62,7 +63,7 @@ type problems map[netip.AddrPort]error
 // address, which is not one address.
 func newGuard(iface *nodenet.Interface, addrs []netip.AddrPort, register prometheus.Registerer, log *slog.Logger) *guard {
 	g := &guard{
-		iface: iface, log: log, probeNow: make(chan struct{}, 1),
+		iface: iface, log: log, changed: make(chan struct{}, 1), probeNow: make(chan struct{}, 1),
 		addrs: slices.DeleteFunc(slices.Clone(addrs), func(a netip.AddrPort) bool { return a.Addr().IsUnspecified() }),
 		restored: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_nodecache_restored_total",
@@ -113,25 +114,33 @@ func (g *guard) run(ctx context.Context) error {
 	if err := g.check(ctx); errors.Is(err, errOtherServer) {
 		return err
 	}
-	return daemon.RunAll(ctx, g.maintainInterface, g.checkPeriodically)
+	tasks := []daemon.Task{g.checkPeriodically}
+	if g.iface != nil {
+		tasks = append(tasks, g.watchInterface, g.maintainInterface)
+	}
+	return daemon.RunAll(ctx, tasks...)
+}
+
+// watchInterface notifies maintainInterface of changes of interfaces and addresses until ctx ends.
+func (g *guard) watchInterface(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := g.iface.Watch(ctx, func() { notify(g.changed) }); err != nil {
+			g.log.Warn("cannot watch the interface, checking it periodically", "error", err, "interval", guardInterval)
+			pause(ctx, guardInterval)
+		}
+	}
+	return nil
 }
 
 // maintainInterface restores the interface and its addresses until ctx ends: when the kernel reports a
 // change, and periodically. Probes, which take seconds, do not delay it.
 func (g *guard) maintainInterface(ctx context.Context) error {
-	if g.iface == nil {
-		return nil
-	}
-	changes := make(chan struct{}, 1)
-	var watching sync.WaitGroup
-	watching.Go(func() { g.watch(ctx, changes) })
-	defer watching.Wait()
 	for ctx.Err() == nil {
 		g.restore()
 		pause(ctx, guardPause)
 		select {
 		case <-ctx.Done():
-		case <-changes:
+		case <-g.changed:
 		case <-time.After(g.untilCheck()):
 		}
 	}
@@ -148,24 +157,6 @@ func (g *guard) checkPeriodically(ctx context.Context) error {
 		case <-time.After(g.untilCheck()):
 		}
 		_ = g.check(ctx) // logged, and in the readiness
-	}
-}
-
-// watch reports changes of interfaces and addresses until ctx ends.
-func (g *guard) watch(ctx context.Context, changes chan<- struct{}) {
-	for ctx.Err() == nil {
-		err := g.iface.Watch(ctx, func() { notify(changes) })
-		if err != nil {
-			g.log.Warn("cannot watch the interface, checking it periodically", "error", err, "interval", guardInterval)
-			pause(ctx, guardInterval)
-		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
 	}
 }
 
@@ -229,7 +220,7 @@ func (g *guard) check(ctx context.Context) error {
 		return nil // the probes were interrupted
 	}
 	g.update(func() { g.unreached, g.checked = unreached, true })
-	return unreached.err()
+	return joinErrors(unreached, netip.AddrPort.Compare)
 }
 
 // update calls change with g.mu held, and logs the addresses whose problem differs after it.
@@ -277,14 +268,14 @@ func (g *guard) ready() (details []string, err error) {
 			details = append(details, fmt.Sprintf("address %s: ok", addr))
 		}
 	}
-	return details, all.err()
+	return details, joinErrors(all, netip.AddrPort.Compare)
 }
 
-// err returns the problems in the order of their addresses.
-func (p problems) err() error {
+// joinErrors joins the errors of addresses in the order of the addresses.
+func joinErrors[A comparable](failed map[A]error, compare func(a, b A) int) error {
 	var list []error
-	for _, addr := range slices.SortedFunc(maps.Keys(p), netip.AddrPort.Compare) {
-		list = append(list, p[addr])
+	for _, addr := range slices.SortedFunc(maps.Keys(failed), compare) {
+		list = append(list, failed[addr])
 	}
 	return errors.Join(list...)
 }

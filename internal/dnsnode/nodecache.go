@@ -1,0 +1,163 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodenet"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+)
+
+// RunNodeCache runs the DNS cache of a node with configuration c until ctx ends, and then returns nil. It
+// takes over the addresses from a previous instance only if it reaches the cluster DNS itself.
+func RunNodeCache(ctx context.Context, p Process[config.NodeCache], c config.NodeCache) error {
+	registry := daemon.NewRegistry(p.Version)
+	server, err := newServer(dnsserver.Config{
+		Domain: c.Domain, TTL: v1alpha1.DefaultTTL, Autopath: c.Autopath, LocalNames: c.Local, AnswerProbe: answerProbe,
+		Limits: c.ServerLimits,
+	}, registry, p.Log)
+	if err != nil {
+		return err
+	}
+	cluster := &clusterCheck{domain: c.Domain, exchange: func(ctx context.Context, query *dns.Msg) (*dns.Msg, error) {
+		return server.cluster().Exchange(ctx, query) // a reload replaces the client
+	}}
+	open := func(ctx context.Context, group *daemon.Group) (*dnsserver.Sockets, error) {
+		addrs, err := assignAddresses(c, p.Log)
+		if err != nil {
+			return nil, err
+		}
+		if err := checkTakeover(ctx, addrs.listen, cluster); err != nil {
+			return nil, err
+		}
+		sockets, err := addrs.open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		guard := newGuard(addrs.iface, sockets.Addrs(), registry, p.Log)
+		if err := guard.installRules(c.Notrack); err != nil {
+			sockets.Close()
+			return nil, err
+		}
+		group.Tasks = append(group.Tasks, guard.run, cluster.run)
+		if c.HTTP == "" {
+			return sockets, nil
+		}
+		http := daemon.HTTP{Metrics: registry, Log: p.Log, Ready: func() ([]string, error) {
+			details, err := guard.ready()
+			details = slices.Concat(addrs.omitted, details, clusterStatus(server.cluster()))
+			return details, errors.Join(err, cluster.ready())
+		}}
+		// The port is shared, too: like queries, probes get to the new instance. So it is closed at once
+		// when this one ends.
+		listen := func(ctx context.Context) (net.Listener, error) { return dnsserver.ListenSharedTCP(ctx, c.HTTP) }
+		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.KeepServing(ctx, listen) })
+		return sockets, nil
+	}
+	return p.run(ctx, c, registry, role{server, open}, func(next config.NodeCache) config.Forward { return next.Forward })
+}
+
+// addresses are the addresses of a node cache.
+type addresses struct {
+	listen  []netip.AddrPort
+	iface   *nodenet.Interface // the interface with these addresses; nil: none is configured
+	omitted []string           // details for readiness: addresses of a family that the kernel has disabled
+}
+
+// assignAddresses assigns the addresses to the interface of c, if it has one. An address of a
+// family that the kernel has disabled is omitted as long as another one remains.
+func assignAddresses(c config.NodeCache, log *slog.Logger) (a addresses, err error) {
+	if c.Interface == "" {
+		return addresses{listen: c.Addrs}, nil
+	}
+	a.iface = &nodenet.Interface{Name: c.Interface}
+	for _, l := range c.Addrs {
+		if !slices.Contains(a.iface.Addrs, l.Addr()) { // it may have several ports
+			a.iface.Addrs = append(a.iface.Addrs, l.Addr())
+		}
+	}
+	_, failed := a.iface.Ensure()
+	for _, err := range failed {
+		if !errors.Is(err, nodenet.ErrFamilyDisabled) || len(failed) == len(a.iface.Addrs) {
+			return addresses{}, joinErrors(failed, netip.Addr.Compare)
+		}
+	}
+	a.iface.Addrs = slices.DeleteFunc(a.iface.Addrs, func(addr netip.Addr) bool { return failed[addr] != nil })
+	for _, l := range c.Addrs {
+		if err := failed[l.Addr()]; err != nil {
+			log.Warn("address omitted", "address", l, "error", err)
+			a.omitted = append(a.omitted, fmt.Sprintf("address %s: omitted: %v", l, err))
+			continue
+		}
+		a.listen = append(a.listen, l)
+	}
+	return a, nil
+}
+
+// open opens the sockets of the addresses. A previous instance may have them open, too.
+func (a addresses) open(ctx context.Context) (*dnsserver.Sockets, error) {
+	sockets, err := dnsserver.ListenShared(ctx, a.listen)
+	switch {
+	case a.iface == nil && errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, fmt.Errorf("%w: set --interface, or an address of the node", err)
+	case err != nil:
+		return nil, daemon.SocketHint(err, "listen")
+	}
+	return sockets, nil
+}
+
+const (
+	// takeoverTimeout is how long a new instance tries to reach the cluster DNS before it
+	// leaves the addresses to the running one. It is shorter than minReadySeconds in
+	// deploy/node-cache, so that a rollout stops at an instance that does not reach it.
+	takeoverTimeout = 5 * time.Second
+
+	takeoverRetry = 200 * time.Millisecond
+)
+
+// checkTakeover returns an error if another instance listens on one of the addresses and this
+// instance does not reach the cluster DNS. The other instance may reach it, and has cached
+// replies.
+func checkTakeover(ctx context.Context, addrs []netip.AddrPort, cluster *clusterCheck) error {
+	i := slices.IndexFunc(addrs, isInUse)
+	if i < 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, takeoverTimeout)
+	defer cancel()
+	for {
+		err := cluster.query(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(takeoverRetry):
+		case <-ctx.Done():
+			return fmt.Errorf("not taking over %s: cluster DNS unreachable for %v: %w", addrs[i], takeoverTimeout, err)
+		}
+	}
+}
+
+// isInUse reports whether another process listens on an address.
+func isInUse(addr netip.AddrPort) bool {
+	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(addr))
+	if err == nil {
+		c.Close()
+	}
+	return errors.Is(err, syscall.EADDRINUSE)
+}

@@ -1,0 +1,161 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsnode
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+// Drain is the time that queries in flight get when the server stops: as long as an
+// upstream server may take.
+const Drain = 5 * time.Second
+
+// A Process runs a server. All fields are required, except Reload.
+type Process[C any] struct {
+	Source  *config.Source[C] // of the configuration, for reloads
+	Reload  <-chan os.Signal  // see daemon.Reloader.Signal
+	Version string            // of this binary
+	Log     *slog.Logger
+}
+
+// A role has the parts of a server that the other one does not have.
+type role struct {
+	server *server
+
+	// open opens the sockets, and adds the tasks that only this role has. It is called when the
+	// forwarding of the first configuration is applied.
+	open func(context.Context, *daemon.Group) (*dnsserver.Sockets, error)
+}
+
+// run serves with configuration c until ctx ends, and then returns nil. It returns an error if a part of
+// the server cannot start, or a task of the server fails.
+func (p *Process[C]) run(ctx context.Context, c C, registry *prometheus.Registry, r role, forward func(C) config.Forward) error {
+	reloader := &daemon.Reloader[C]{
+		Source: p.Source, Signal: p.Reload, Log: p.Log,
+		Apply: func(next C) (daemon.Task, error) { return r.server.apply(forward(next)) },
+	}
+	if err := reloader.Start(c, registry); err != nil {
+		return err
+	}
+	var group daemon.Group
+	sockets, err := r.open(ctx, &group)
+	if err != nil {
+		return err
+	}
+	group.Tasks = append(group.Tasks,
+		func(ctx context.Context) error { return r.server.Run(ctx, sockets) },
+		func(ctx context.Context) error {
+			<-ctx.Done()
+			p.Log.Info("shutting down", "lameduck", r.server.lameduck)
+			return nil
+		})
+	// Queries are forwarded in the lameduck time, too. The background task of the reloader owns the TCP
+	// and TLS connections to upstream servers.
+	group.Last = append(group.Last, reloader.Run)
+	p.Log.Info("serving", "listen", sockets.Addrs(), "clusterDomain", r.server.domain.String())
+	return group.Run(ctx)
+}
+
+// A server is a DNS server with a cache whose forwarding can be replaced.
+type server struct {
+	*dnsserver.Server
+	cache    *cache.Cache
+	lameduck time.Duration
+	domain   fqdn.Name       // the cluster domain
+	option   uint16          // code of the EDNS0 option for search lists
+	client   upstream.Config // of every client, without servers
+	log      *slog.Logger
+
+	applied config.Forward // used by apply only
+
+	mu        sync.Mutex
+	forwarder *forwarder // for applied
+}
+
+// newServer returns a server with this configuration and the cache of its limits. It forwards nothing
+// before apply is called.
+func newServer(c dnsserver.Config, register prometheus.Registerer, log *slog.Logger) (*server, error) {
+	replies, err := cache.New(c.Limits.CacheConfig())
+	if err != nil {
+		return nil, err
+	}
+	loop, answer := &upstream.LoopDetector{}, c.AnswerProbe
+	c.AnswerProbe = func(name string) dns.RR {
+		if answer != nil {
+			if rr := answer(name); rr != nil {
+				return rr
+			}
+		}
+		return loop.AnswerProbe(name)
+	}
+	c.Cache, c.DetectProbe, c.Drain, c.Logger, c.Register = replies, loop.DetectProbe, Drain, log, register
+	dnsServer, err := dnsserver.New(c)
+	if err != nil {
+		return nil, err
+	}
+	return &server{
+		Server: dnsServer, cache: replies, lameduck: c.Lameduck, domain: c.Domain, option: c.Autopath.Option,
+		client: upstream.Config{Loop: loop, Metrics: upstream.NewMetrics(register), Logger: log}, log: log,
+	}, nil
+}
+
+// apply replaces the forwarding by that of c. The background task runs its clients and
+// watches the host file. It is nil if c equals the previous configuration. apply must not be
+// called concurrently.
+func (s *server) apply(c config.Forward) (background daemon.Task, err error) {
+	if s.forwarder == nil || !reflect.DeepEqual(c, s.applied) { // otherwise keep the state of the clients
+		next, err := s.newForwarder(c)
+		if err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		s.forwarder = next
+		s.SetForwarding(next.Forwarding)
+		s.mu.Unlock()
+		s.applied = c
+		background = func(ctx context.Context) error { return next.run(ctx, s.hostChanged) }
+	}
+	attrs := []any{"upstreams", c.Upstreams, "resolvConf", c.ResolvConf, "stubDomains", c.Stubs}
+	if len(c.Cluster) > 0 {
+		attrs = append(attrs, "clusterDNS", c.Cluster)
+	}
+	s.log.Info("configuration applied", attrs...)
+	return background, nil
+}
+
+// hostChanged applies a change of the host file to the server. It ignores a forwarder that
+// apply has replaced, and that is not stopped yet.
+func (s *server) hostChanged(f *forwarder, changed change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case f != s.forwarder || changed == unchanged:
+	case changed == suffixesChanged:
+		s.SetHostSuffixes(f.HostSuffixes)
+	default:
+		s.SetForwarding(f.Forwarding)
+	}
+}
+
+// cluster returns the client for the cluster DNS.
+func (s *server) cluster() *upstream.Client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.forwarder.cluster
+}
