@@ -20,52 +20,55 @@ import (
 
 // observation is the result of reading all files once.
 type observation struct {
-	kubelet reading  // Path
-	stub    bool     // see Snapshot.Stub
-	uplink  *reading // nil if it is not used
-	writer  string   // of uplink, for messages
+	read   []reading // the file at Config.Path and, if it is used, the uplink file
+	stub   bool      // see Snapshot.Stub
+	writer string    // of the uplink file, for messages
 }
 
 func (w *Watcher) observe() observation {
-	o := observation{kubelet: readFile(w.cfg.Path)}
-	o.stub = isStub(o.kubelet, w.cfg.UplinkPath)
-	path := w.cfg.UplinkPath
+	kubelet, uplink := readFile(w.cfg.Path), ""
+	o := observation{read: []reading{kubelet}, stub: isStub(kubelet, w.cfg.UplinkPath)}
 	switch {
 	case w.cfg.Uplink != UplinkAuto:
-		return o
 	case o.stub:
-		o.writer = "systemd-resolved"
-	case isLoopbackOnly(o.kubelet.file):
-		o.stub, o.writer, path = true, "NetworkManager", w.cfg.NoStubPath
-	default:
-		return o
+		o.writer, uplink = "systemd-resolved", w.cfg.UplinkPath
+	case hasOnly(kubelet.file, isLoopback):
+		o.stub, o.writer, uplink = true, "NetworkManager", w.cfg.NoStubPath
 	}
-	r := readFile(path)
-	o.uplink = &r
+	if uplink != "" {
+		o.read = append(o.read, readFile(uplink))
+	}
 	return o
 }
 
-func (o observation) states() []fileState {
-	if o.uplink == nil {
-		return []fileState{o.kubelet.state}
+// names returns the paths to watch.
+func (o observation) names() (names []string) {
+	for _, r := range o.read {
+		names = append(names, r.names...)
 	}
-	return []fileState{o.kubelet.state, o.uplink.state}
-}
-
-func (o observation) names() []string {
-	if o.uplink == nil {
-		return o.kubelet.path.names
-	}
-	return slices.Concat(o.kubelet.path.names, o.uplink.path.names)
+	return names
 }
 
 // reading is the result of reading one file.
 type reading struct {
 	file   resolvconf.File
 	digest [sha256.Size]byte // of the text; zero if the file could not be opened
-	path   linkPath
-	state  fileState
+
+	// names are the paths whose change can make the path resolve to another file: every
+	// directory and link on the path, and the file, or the first one that is missing.
+	// They are absolute, have no links before the last element, and are in the order in
+	// which they are resolved.
+	names []string
+	end   string // the file without links; if a name is missing, as far as it can be resolved
+
+	info   fs.FileInfo // nil if there is no file
+	err    error       // of stat(2), if info is nil
+	stable bool        // a later write changes the modification time
 }
+
+// mtimeGranularity is the coarsest modification time of a file system to expect. If a file
+// was written within this time, another write may leave the same time.
+const mtimeGranularity = time.Second
 
 // readFile reads the file at path. If a link is replaced between resolving the path and
 // opening the file, it starts again, so that the result is about one file. The links in
@@ -74,14 +77,16 @@ type reading struct {
 func readFile(path string) reading {
 	const attempts = 50 // every second attempt fails while links are replaced all the time
 	for attempt := 1; ; attempt++ {
-		// The state is from before the read, so a write after it is detected.
-		r := reading{file: resolvconf.File{Path: path}, path: resolveLinks(path), state: statFile(path)}
+		r := reading{file: resolvconf.File{Path: path}}
+		r.names, r.end = resolveLinks(path)
+		r.info, r.err = os.Stat(path) // before the read, so a write after it is detected
+		r.stable = r.err == nil && time.Since(r.info.ModTime()) > mtimeGranularity
 		f, err := openFile(path)
 		if err != nil {
 			r.file.Err = err
 			return r
 		}
-		if attempt == attempts || isSameFile(f, r.path.end) {
+		if attempt == attempts || isSameFile(f, r.end) {
 			r.parse(f)
 			f.Close()
 			return r
@@ -90,9 +95,18 @@ func readFile(path string) reading {
 	}
 }
 
+// unchanged reports whether the file is certainly the same as when it was read.
+func (r reading) unchanged() bool {
+	info, err := os.Stat(r.file.Path)
+	if err != nil {
+		return errorText(r.err) == err.Error()
+	}
+	return r.stable && os.SameFile(info, r.info) && info.Size() == r.info.Size() &&
+		info.Mode() == r.info.Mode() && info.ModTime().Equal(r.info.ModTime())
+}
+
 func (r *reading) parse(f *os.File) {
-	digest := sha256.New()
-	path := r.file.Path
+	digest, path := sha256.New(), r.file.Path
 	r.file = resolvconf.Read(io.TeeReader(f, digest))
 	r.file.Path = path
 	digest.Sum(r.digest[:0])
@@ -114,8 +128,6 @@ func isSameFile(f *os.File, name string) bool {
 	return err == nil && os.SameFile(opened, named)
 }
 
-var errPipe = errors.New("is a named pipe")
-
 // openFile opens a file. A named pipe is an error: opening and reading it may wait for ever
 // for a writer.
 func openFile(path string) (*os.File, error) {
@@ -125,69 +137,28 @@ func openFile(path string) (*os.File, error) {
 	}
 	if info, err := f.Stat(); err == nil && info.Mode().Type() == fs.ModeNamedPipe {
 		f.Close()
-		return nil, &fs.PathError{Op: "open", Path: path, Err: errPipe}
+		return nil, &fs.PathError{Op: "open", Path: path, Err: errors.New("is a named pipe")}
 	}
 	return f, nil
-}
-
-// fileState is the result of stat(2) for a path. It detects whether the file has changed.
-type fileState struct {
-	path   string
-	info   fs.FileInfo // nil if there is no file
-	err    string      // the error of stat, if info is nil
-	stable bool        // a later write changes the modification time
-}
-
-// mtimeGranularity is the coarsest modification time of a file system to expect. If a file
-// was written within this time, another write may leave the same time.
-const mtimeGranularity = time.Second
-
-func statFile(path string) fileState {
-	info, err := os.Stat(path)
-	if err != nil {
-		return fileState{path: path, err: err.Error()}
-	}
-	return fileState{path: path, info: info, stable: time.Since(info.ModTime()) > mtimeGranularity}
-}
-
-// unchanged reports whether the file is certainly the same as when s was made.
-func (s fileState) unchanged() bool {
-	info, err := os.Stat(s.path)
-	if err != nil {
-		return s.err == err.Error()
-	}
-	return s.stable && os.SameFile(info, s.info) && info.Size() == s.info.Size() &&
-		info.Mode() == s.info.Mode() && info.ModTime().Equal(s.info.ModTime())
 }
 
 // maxLinks is the number of links that Linux follows in one path (MAXSYMLINKS).
 const maxLinks = 40
 
-// linkPath is a path with all its links resolved.
-type linkPath struct {
-	// names are the paths whose change can make the path resolve to another file: every
-	// directory and link on the path, and the file, or the first one that is missing.
-	// They are absolute, have no links before the last element, and are in the order in
-	// which they are resolved.
-	names []string
-	end   string // the file; if a name is missing, the file as far as it can be resolved
-}
-
-// resolveLinks resolves path element by element, like the kernel. So it finds links to
-// directories on the path too, and ".." leaves the directory to which a link leads.
-// Kubernetes mounts the files of a ConfigMap behind such a link, "..data", and replaces it.
-func resolveLinks(path string) linkPath {
-	const slash = string(filepath.Separator)
+// resolveLinks resolves path element by element, like the kernel, for reading.names and
+// reading.end. So it finds links to directories on the path too, and ".." leaves the directory
+// to which a link leads. Kubernetes mounts the files of a ConfigMap behind such a link,
+// "..data", and replaces it.
+func resolveLinks(path string) (names []string, end string) {
 	if !filepath.IsAbs(path) {
 		if wd, err := os.Getwd(); err == nil {
-			path = wd + slash + path // not Join, which would remove ".."
+			path = wd + "/" + path // not Join, which would remove ".."
 		}
 	}
-	var p linkPath
-	dir, rest := splitRoot(path)
+	dir, rest := "/", path
 	for links := 0; rest != ""; {
 		var element string
-		element, rest, _ = strings.Cut(rest, slash)
+		element, rest, _ = strings.Cut(rest, "/")
 		switch element {
 		case "", ".":
 			continue
@@ -196,11 +167,10 @@ func resolveLinks(path string) linkPath {
 			continue
 		}
 		name := filepath.Join(dir, element)
-		p.names = append(p.names, name)
+		names = append(names, name)
 		info, err := os.Lstat(name)
 		if err != nil {
-			p.end = filepath.Join(name, rest)
-			return p
+			return names, filepath.Join(name, rest)
 		}
 		if info.Mode().Type() != fs.ModeSymlink {
 			dir = name
@@ -208,20 +178,12 @@ func resolveLinks(path string) linkPath {
 		}
 		target, err := os.Readlink(name)
 		if links++; links > maxLinks || err != nil {
-			p.end = name
-			return p
+			return names, name
 		}
 		if filepath.IsAbs(target) {
-			dir, target = splitRoot(target)
+			dir = "/"
 		}
-		rest = target + slash + rest
+		rest = target + "/" + rest
 	}
-	p.end = dir
-	return p
-}
-
-// splitRoot splits an absolute path into its root directory and the rest.
-func splitRoot(path string) (root, rest string) {
-	volume := filepath.VolumeName(path) // "" except on Windows
-	return volume + string(filepath.Separator), path[len(volume):]
+	return names, dir
 }

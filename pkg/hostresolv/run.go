@@ -70,10 +70,10 @@ type watchSet struct {
 func (s *watchSet) rewatch() {
 	const attempts = 3
 	for range attempts {
-		names := s.w.current.Load().names
+		names := s.w.current.Load().names()
 		s.watch(names)
 		s.w.readFiles()
-		if slices.Equal(names, s.w.current.Load().names) {
+		if slices.Equal(names, s.w.current.Load().names()) {
 			return
 		}
 	}
@@ -86,7 +86,7 @@ func (s *watchSet) watch(names []string) {
 		s.stop()
 		s.stop = stop
 	}
-	if errorText(err) != s.err && err != nil {
+	if err != nil && errorText(err) != s.err {
 		s.w.cfg.Logger.Warn("cannot watch the host's resolv.conf, polling it",
 			"path", s.w.cfg.Path, "interval", s.w.cfg.Poll, "error", err)
 	}
@@ -105,7 +105,7 @@ func (s *watchSet) changed() {
 // the watches and waits for the goroutine; it is nil if nothing is watched. The error lists the
 // names that are not watched; all others are.
 //
-// names are in the order of linkPath.names. Each is looked up after its directory is watched,
+// names are in the order of reading.names. Each is looked up after its directory is watched,
 // so if it is replaced meanwhile, either the lookup or an event finds the new one.
 type notifyFunc func(names []string, changed func()) (stop func(), err error)
 

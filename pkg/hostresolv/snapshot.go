@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -45,8 +46,6 @@ type Snapshot struct {
 	// Problem is the reason why the current file is not used; the zero value if it is.
 	// Until there is a good file, it is the problem of File.
 	Problem Problem
-
-	kubeletDigest [sha256.Size]byte // SHA-256 of the text of Kubelet
 }
 
 // Problem is a reason not to use a file.
@@ -85,55 +84,41 @@ func checkUsable(f resolvconf.File) error {
 //  4. the last good file
 //  5. the file at Path
 func (s Snapshot) next(o observation, now time.Time) Snapshot {
-	next, useUplink := s, o.uplink != nil
-	if o.kubelet.file.Err == nil || s.Kubelet.Err != nil || s.Since.IsZero() {
-		next.Kubelet, next.kubeletDigest = o.kubelet.file, o.kubelet.digest
+	next, kubelet, useUplink := s, o.read[0], len(o.read) > 1
+	if kubelet.file.Err == nil || s.Kubelet.Err != nil || s.Since.IsZero() {
+		next.Kubelet = kubelet.file
 	}
-	problem, uplinkProblem := checkUsable(o.kubelet.file), error(nil)
+	problem, uplinkProblem := checkUsable(kubelet.file), error(nil)
 	if useUplink {
-		uplinkProblem = checkUsable(o.uplink.file)
+		uplinkProblem = checkUsable(o.read[1].file)
 	}
 	switch {
 	case useUplink && uplinkProblem == nil: // 1
-		next.setFile(*o.uplink, now)
+		next.setFile(o.read[1], now)
 		next.Stub, next.Uplink, problem = true, true, nil
 	case useUplink && s.Uplink: // 2
 	case problem == nil, checkUsable(s.File) != nil: // 3, 5
-		next.setFile(o.kubelet, now)
+		next.setFile(kubelet, now)
 		next.Stub, next.Uplink = o.stub, false
 	} // else 4
 	if problem == nil && uplinkProblem != nil {
 		problem = fmt.Errorf("uplink file of %s: %w", o.writer, uplinkProblem)
 	}
-	next.Problem = s.Problem.next(problem, now)
-	return next
-}
-
-// next returns the problem that follows p if the files have the problem err.
-func (p Problem) next(err error, now time.Time) Problem {
-	switch {
-	case err == nil:
-		return Problem{}
-	case p.Err == nil:
-		return Problem{err, now}
-	default:
-		return Problem{err, p.Since}
+	switch next.Problem.Err = problem; {
+	case problem == nil:
+		next.Problem.Since = time.Time{}
+	case s.Problem.Err == nil:
+		next.Problem.Since = now
 	}
+	return next
 }
 
 // setFile makes r the File of s.
 func (s *Snapshot) setFile(r reading, now time.Time) {
-	if s.Since.IsZero() || s.Digest != r.digest || s.Source != r.path.end {
+	if s.Since.IsZero() || s.Digest != r.digest || s.Source != r.end {
 		s.Since = now
 	}
-	s.File, s.Digest, s.Source = r.file, r.digest, r.path.end
-}
-
-// equal reports whether s and t are the same for a reader.
-func (s Snapshot) equal(t Snapshot) bool {
-	return s.Digest == t.Digest && errorText(s.File.Err) == errorText(t.File.Err) && s.Source == t.Source &&
-		s.kubeletDigest == t.kubeletDigest && errorText(s.Kubelet.Err) == errorText(t.Kubelet.Err) &&
-		s.Stub == t.Stub && s.Uplink == t.Uplink && errorText(s.Problem.Err) == errorText(t.Problem.Err)
+	s.File, s.Digest, s.Source = r.file, r.digest, r.end
 }
 
 // errorText returns the text of err, or "". Errors are compared by it, because every read
@@ -152,29 +137,18 @@ const stubFile = "stub-resolv.conf"
 // isStub reports whether r is the stub file of systemd-resolved, or a file that names the
 // stub's addresses only. With another nameserver in it, a file is usable without the stub.
 func isStub(r reading, uplinkPath string) bool {
-	if r.state.info == nil {
+	if r.info == nil {
 		return false
 	}
 	info, err := os.Stat(filepath.Join(filepath.Dir(uplinkPath), stubFile))
-	if err == nil && os.SameFile(info, r.state.info) {
-		return true
-	}
-	for _, e := range r.file.Nameservers {
-		if e.Text != "127.0.0.53" && e.Text != "127.0.0.54" { // the second is for proxies (DNSStubListener=)
-			return false
-		}
-	}
-	return len(r.file.Nameservers) > 0
+	return err == nil && os.SameFile(info, r.info) || hasOnly(r.file, func(nameserver string) bool {
+		return nameserver == "127.0.0.53" || nameserver == "127.0.0.54" // the second is for proxies (DNSStubListener=)
+	})
 }
 
-// isLoopbackOnly reports whether f has nameservers, all on the loopback.
-func isLoopbackOnly(f resolvconf.File) bool {
-	for _, e := range f.Nameservers {
-		if !isLoopback(e.Text) {
-			return false
-		}
-	}
-	return len(f.Nameservers) > 0
+// hasOnly reports whether f has nameservers, and match reports true for all of them.
+func hasOnly(f resolvconf.File, match func(nameserver string) bool) bool {
+	return len(f.Nameservers) > 0 && !slices.ContainsFunc(f.Nameservers, func(e resolvconf.Entry) bool { return !match(e.Text) })
 }
 
 // isLoopback reports whether nameserver is an address of the local host. Linux also sends

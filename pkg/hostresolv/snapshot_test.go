@@ -4,11 +4,12 @@
 package hostresolv
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,158 +17,120 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// readingOf returns the reading of a file with this text; "" is a missing file.
-func readingOf(name, text string) reading {
-	r := reading{path: linkPath{end: name}}
-	if text == "" {
-		r.file.Err = errors.New("no " + name)
-		return r
-	}
-	r.file = resolvconf.Parse(text)
-	r.digest = sha256.Sum256([]byte(text))
-	return r
-}
+const (
+	stubText = "nameserver 127.0.0.53\n"
+	noLine   = "Encountered error while parsing resolv conf file. Error: nameserver list is empty "
+)
 
-// TestSnapshotNext_File checks File, step by step, for changes of the files.
-func TestSnapshotNext_File(t *testing.T) {
-	const stub = "nameserver 127.0.0.53\n"
-	withUplink := func(uplink string) func(o *observation) {
-		return func(o *observation) {
-			r := readingOf("uplink", uplink)
-			o.stub, o.uplink = true, &r
-		}
-	}
-	type step struct {
-		path    string
-		observe func(*observation)
-		want    string
-	}
+// TestReread_Steps checks the snapshot, second by second, for changes of the files. The first file
+// is that of the kubelet, the others are the uplink files; "" is a missing file.
+func TestReread_Steps(t *testing.T) {
+	type step struct{ path, uplink, want string }
 	for _, test := range []struct {
-		name  string
-		steps []step
+		name, uplink string
+		steps        []step
 	}{
-		{"good file", []step{
-			{server(1), nil, "path: 10.0.0.1"},
-			{server(2), nil, "path: 10.0.0.2"},
+		{"good file", "uplink", []step{
+			{server(1), "", "path: 10.0.0.1, kubelet 10.0.0.1 since 0"},
+			{server(1), "", "path: 10.0.0.1, kubelet 10.0.0.1 since 0"},
+			{server(2), "", "path: 10.0.0.2, kubelet 10.0.0.2 since 2"},
 		}},
-		{"bad file after a good one", []step{
-			{server(1), nil, "path: 10.0.0.1"},
-			{"", nil, "path: 10.0.0.1; no path since 1"},
-			{"# empty\n", nil, "path: 10.0.0.1; the file has no nameserver since 1"},
-			{"nameserver\n", nil,
-				"path: 10.0.0.1; Encountered error while parsing resolv conf file. Error: nameserver list is empty  since 1"},
-			{server(1), nil, "path: 10.0.0.1"},
-			{"", nil, "path: 10.0.0.1; no path since 5"},
+		{"bad file after a good one", "uplink", []step{
+			{server(1), "", "path: 10.0.0.1, kubelet 10.0.0.1 since 0"},
+			{"", "", "path: 10.0.0.1, kubelet 10.0.0.1 since 0; no such file or directory since 1"},
+			{"# empty\n", "", "path: 10.0.0.1, kubelet since 0; the file has no nameserver since 1"},
+			{"nameserver\n", "", "path: 10.0.0.1, kubelet since 0; " + noLine + " since 1"},
+			{server(1), "", "path: 10.0.0.1, kubelet 10.0.0.1 since 0"},
+			{server(2) + "nameserver\n", "", "path: 10.0.0.1, kubelet 10.0.0.1 since 0; " + noLine + " since 5"},
 		}},
-		{"bad line and good line", []step{
-			{server(1), nil, "path: 10.0.0.1"},
-			{server(2) + "nameserver\n", nil,
-				"path: 10.0.0.1; Encountered error while parsing resolv conf file. Error: nameserver list is empty  since 1"},
+		{"no good file yet", "uplink", []step{
+			{"", "", "path: refused, kubelet refused since 0; no such file or directory since 0"},
+			{"search a\n", "", "path: a, kubelet a since 1; the file has no nameserver since 0"},
+			{server(1), "", "path: 10.0.0.1, kubelet 10.0.0.1 since 2"},
 		}},
-		{"no good file yet", []step{
-			{"", nil, "path: refused; no path since 0"},
-			{"search a\n", nil, "path:; the file has no nameserver since 0"},
-			{server(1) + "nameserver\n", nil,
-				"path: 10.0.0.1 refused; Encountered error while parsing resolv conf file. Error: nameserver list is empty  since 0"},
-			{server(1), nil, "path: 10.0.0.1"},
+		{"stub of systemd-resolved", "uplink", []step{
+			{stubText, "", "path: 127.0.0.53, kubelet 127.0.0.53 since 0 stub; " +
+				"uplink file of systemd-resolved: no such file or directory since 0"},
+			{stubText, server(1), "uplink: 10.0.0.1, kubelet 127.0.0.53 since 1 stub"},
+			{stubText + "search a\n", server(2), "uplink: 10.0.0.2, kubelet 127.0.0.53 a since 2 stub"},
+			{stubText, "# No DNS servers known.\n", "uplink: 10.0.0.2, kubelet 127.0.0.53 since 2 stub; " +
+				"uplink file of systemd-resolved: the file has no nameserver since 3"},
+			{"", server(2), "uplink: 10.0.0.2, kubelet 127.0.0.53 since 2 stub; no such file or directory since 3"},
+			{"nameserver\n", server(2), "uplink: 10.0.0.2, kubelet 127.0.0.53 since 2 stub; " + noLine + " since 3"},
+			{server(3), server(2), "path: 10.0.0.3, kubelet 10.0.0.3 since 6"},
+			{stubText, "", "path: 127.0.0.53, kubelet 127.0.0.53 since 7 stub; " +
+				"uplink file of systemd-resolved: no such file or directory since 7"},
 		}},
-		{"stub with uplink", []step{
-			{stub, withUplink(server(1)), "uplink: 10.0.0.1 stub"},
-			{stub, withUplink(server(2)), "uplink: 10.0.0.2 stub"},
-			{server(3), nil, "path: 10.0.0.3"},
-		}},
-		{"stub without uplink yet", []step{
-			{stub, withUplink(""), "path: 127.0.0.53 stub; uplink file of systemd-resolved: no uplink since 0"},
-			{stub, withUplink(server(1)), "uplink: 10.0.0.1 stub"},
-		}},
-		{"stub with bad uplink", []step{
-			{stub, withUplink(server(1)), "uplink: 10.0.0.1 stub"},
-			{stub, withUplink("# No DNS servers known.\n"),
-				"uplink: 10.0.0.1 stub; uplink file of systemd-resolved: the file has no nameserver since 1"},
-			{"", nil, "uplink: 10.0.0.1 stub; no path since 1"},
-			{stub, withUplink(server(2)), "uplink: 10.0.0.2 stub"},
-		}},
-		{"stub after another file", []step{
-			{server(1), nil, "path: 10.0.0.1"},
-			{stub, withUplink(""), "path: 127.0.0.53 stub; uplink file of systemd-resolved: no uplink since 1"},
-		}},
-		{"empty stub file", []step{
-			{"# empty\n", withUplink(server(1)), "uplink: 10.0.0.1 stub"},
-		}},
-		{"empty stub file and bad uplink", []step{
-			{"# empty\n", withUplink(""), "path: stub; the file has no nameserver since 0"},
+		{"stub of NetworkManager", "nostub", []step{
+			{"nameserver 127.0.0.1\nnameserver ::1\n", "", "path: 127.0.0.1 ::1, kubelet 127.0.0.1 ::1 since 0 stub; " +
+				"uplink file of NetworkManager: no such file or directory since 0"},
+			{"nameserver 127.0.0.1\nnameserver ::1\n", server(1), "nostub: 10.0.0.1, kubelet 127.0.0.1 ::1 since 1 stub"},
+			{"nameserver 127.0.0.1\n" + server(2), server(1), "path: 127.0.0.1 10.0.0.2, kubelet 127.0.0.1 10.0.0.2 since 2"},
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var s Snapshot
-			for i, step := range test.steps {
-				o := observation{kubelet: readingOf("path", step.path), writer: "systemd-resolved"}
-				if step.observe != nil {
-					step.observe(&o)
-				}
-				s = s.next(o, time.Unix(int64(i), 0))
-				if diff := cmp.Diff(step.want, describe(s)); diff != "" {
-					t.Fatalf("step %d (-want +got)\n%s", i, diff)
+			d := newTree(t)
+			put := func(name, text string) {
+				if text == "" {
+					d.remove(name)
+				} else {
+					d.write(name, text)
 				}
 			}
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				var w *Watcher
+				for i, step := range test.steps {
+					put("path", step.path)
+					put(test.uplink, step.uplink)
+					if i == 0 {
+						var err error
+						w, err = New(Config{Path: d.path("path"), Uplink: UplinkAuto,
+							UplinkPath: d.path("uplink"), NoStubPath: d.path("nostub")})
+						d.check(err)
+					}
+					before, newer := w.Current()
+					got := d.describe(w.Reread(), start)
+					if diff := cmp.Diff(step.want, got); diff != "" {
+						t.Errorf("step %d (-want +got)\n%s", i, diff)
+					}
+					w.readFiles()
+					if now, _ := w.Current(); d.describe(now, start) != got {
+						t.Errorf("step %d: published %s", i, d.describe(now, start))
+					}
+					select {
+					case <-newer:
+					default:
+						if got != d.describe(before, start) {
+							t.Errorf("step %d: readers are not notified", i)
+						}
+					}
+					time.Sleep(time.Second)
+				}
+			})
 		})
 	}
 }
 
-func describe(s Snapshot) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s:", s.Source)
-	for _, e := range s.File.Nameservers {
-		b.WriteString(" " + e.Text)
-	}
-	if s.File.Err != nil {
-		b.WriteString(" refused")
-	}
+func (d tree) describe(s Snapshot, start time.Time) string {
+	seconds := func(at time.Time) int { return int(at.Sub(start) / time.Second) }
+	text := fmt.Sprintf("%s: %s, kubelet %s since %d", strings.Join(d.below([]string{s.Source}), ""),
+		valuesOf(s.File), valuesOf(s.Kubelet), seconds(s.Since))
+	text = strings.ReplaceAll(text, "  ", " ")
 	if s.Stub {
-		b.WriteString(" stub")
+		text += " stub"
 	}
-	if s.Uplink != (s.Source == "uplink") {
-		b.WriteString(" with the wrong Uplink")
+	if s.Uplink == strings.HasPrefix(text, "path") || s.Path != d.path("path") || s.Kubelet.Path != s.Path || s.File.Path != s.Source {
+		text += fmt.Sprintf(" with wrong paths %+v", s)
 	}
-	if s.Problem.Err != nil {
-		fmt.Fprintf(&b, "; %v since %d", s.Problem.Err, s.Problem.Since.Unix())
-	}
-	return b.String()
-}
-
-// TestSnapshotNext_Kubelet checks Kubelet and File, step by step, for changes of the files.
-func TestSnapshotNext_Kubelet(t *testing.T) {
-	const stub = "nameserver 127.0.0.53\n"
-	const missing = "" // for readingOf
-	var s Snapshot
-	for i, step := range []struct {
-		path, uplink  string // uplink "-": path is not a stub
-		kubelet, file string
-	}{
-		{missing, "-", "refused", "refused"},
-		{stub, missing, "127.0.0.53", "127.0.0.53"},
-		{stub, server(1), "127.0.0.53", "10.0.0.1"},
-		{stub + "search a\n", server(2), "127.0.0.53 a", "10.0.0.2"},
-		{"# empty\n", server(2), "", "10.0.0.2"},      // the kubelet accepts it
-		{"nameserver\n", server(2), "", "10.0.0.2"},   // the kubelet refuses it
-		{stub, "# empty\n", "127.0.0.53", "10.0.0.2"}, // the last good uplink
-		{missing, "-", "127.0.0.53", "10.0.0.2"},
-		{server(3), "-", "10.0.0.3", "10.0.0.3"},
-		{"# empty\n", "-", "", "10.0.0.3"}, // the last good file
-	} {
-		o := observation{kubelet: readingOf("path", step.path)}
-		if step.uplink != "-" {
-			r := readingOf("uplink", step.uplink)
-			o.stub, o.uplink = true, &r
+	if err := s.Problem.Err; err != nil {
+		reason := err.Error()
+		if missing, ok := errors.AsType[*os.PathError](err); ok {
+			reason = strings.ReplaceAll(reason, missing.Error(), missing.Err.Error())
 		}
-		s = s.next(o, time.Unix(int64(i), 0))
-		if got := valuesOf(s.Kubelet); got != step.kubelet {
-			t.Errorf("step %d: the file of the kubelet is %q, want %q", i, got, step.kubelet)
-		}
-		if got := valuesOf(s.File); got != step.file {
-			t.Errorf("step %d: the file is %q, want %q", i, got, step.file)
-		}
+		text += fmt.Sprintf("; %s since %d", reason, seconds(s.Problem.Since))
 	}
+	return text
 }
 
 // valuesOf returns the servers and domains of a file.
@@ -179,50 +142,64 @@ func valuesOf(f resolvconf.File) string {
 	return strings.Join(append(c.Nameservers, c.Searches...), " ")
 }
 
-// TestSnapshotNext_Since checks that Since changes with the text only.
-func TestSnapshotNext_Since(t *testing.T) {
-	var s Snapshot
-	for i, step := range []struct {
-		text string
-		want int64
-	}{{"", 0}, {"", 0}, {server(1), 2}, {server(1), 2}, {"", 2}, {server(1), 2}, {server(2), 6}} {
-		s = s.next(observation{kubelet: readingOf("path", step.text)}, time.Unix(int64(i), 0))
-		if s.Since.Unix() != step.want {
-			t.Errorf("step %d: since %d, want %d", i, s.Since.Unix(), step.want)
+func TestNew_Stub(t *testing.T) {
+	d := newTree(t)
+	d.write("resolve/stub-resolv.conf", server(1)) // of any content
+	d.write("resolve/resolv.conf", server(2))
+	d.link("resolve/stub-resolv.conf", "link")
+	d.link("resolve/resolv.conf", "uplink")
+	for name, text := range map[string]string{
+		"one": stubText, "both": "nameserver 127.0.0.53\nnameserver 127.0.0.54\n", "proxy": "nameserver 127.0.0.54\n",
+		"beside": stubText + server(1), "other": "nameserver 127.0.0.1\n", "empty": "",
+	} {
+		d.write(name, text)
+	}
+	for name, want := range map[string]bool{
+		"link": true, "one": true, "both": true, "proxy": true,
+		"uplink": false, "beside": false, "other": false, "empty": false, "missing": false,
+	} {
+		w, err := New(Config{Path: d.path(name), UplinkPath: d.path("resolve/resolv.conf")})
+		d.check(err)
+		if s, _ := w.Current(); s.Stub != want || s.Uplink || len(s.File.Nameservers) > 0 &&
+			s.Source == d.path("resolve/resolv.conf") != (name == "uplink") {
+			t.Errorf("%s: want %v, got %+v", name, want, s)
 		}
 	}
 }
 
-func TestSnapshot_Loopback(t *testing.T) {
-	s := Snapshot{File: resolvconf.Parse(`
-nameserver 127.0.0.53
-nameserver 10.0.0.1
-nameserver ::1
-nameserver ::ffff:127.0.0.1
-nameserver 0.0.0.0
-nameserver fe80::1%eth0
-nameserver 128.0.0.1
-nameserver localhost
-`)}
-	want := []string{"127.0.0.53", "::1", "::ffff:127.0.0.1", "0.0.0.0"}
-	if diff := cmp.Diff(want, s.Loopback()); diff != "" {
+// TestNew_File checks the nameservers on the loopback, and that appending to a list of a
+// snapshot copies the list.
+func TestNew_File(t *testing.T) {
+	d := newTree(t)
+	d.write("resolv.conf", "nameserver 127.0.0.53\nfoo\nnameserver 10.0.0.1\nfoo\nnameserver ::1\nnameserver ::ffff:127.0.0.1\n"+
+		"nameserver 0.0.0.0\nnameserver fe80::1%eth0\nfoo\nnameserver 128.0.0.1\nnameserver localhost\nsearch a b c\noptions a b c\n")
+	w, err := New(Config{Path: d.path("resolv.conf")})
+	d.check(err)
+	s, _ := w.Current()
+	if diff := cmp.Diff([]string{"127.0.0.53", "::1", "::ffff:127.0.0.1", "0.0.0.0"}, s.Loopback()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+	f := s.File
+	if len(f.Nameservers) != 8 || len(f.Searches) != 3 || len(f.Options) != 3 || len(f.Ignored) != 3 {
+		t.Errorf("got %+v", f)
+	}
+	if cap(f.Nameservers)+cap(f.Searches)+cap(f.Options)+cap(f.Ignored) != 8+3+3+3 {
+		t.Error("a list has capacity for more")
 	}
 }
 
-// TestReadFile_Clipped checks that appending to a list of a snapshot copies the list.
-func TestReadFile_Clipped(t *testing.T) {
-	d := newTree(t)
-	d.write("resolv.conf", strings.Repeat("nameserver 10.0.0.1\nfoo\n", 3)+"search a b c\noptions a b c\n")
-	f := readFile(d.path("resolv.conf")).file
-	for name, free := range map[string]int{
-		"Nameservers": cap(f.Nameservers) - len(f.Nameservers),
-		"Searches":    cap(f.Searches) - len(f.Searches),
-		"Options":     cap(f.Options) - len(f.Options),
-		"Ignored":     cap(f.Ignored) - len(f.Ignored),
+func TestNew_Errors(t *testing.T) {
+	for _, test := range []struct {
+		cfg  Config
+		want string
+	}{
+		{Config{}, "hostresolv: empty path of the host's resolv.conf"},
+		{Config{Path: "x", Uplink: 2}, "hostresolv: unknown UplinkMode 2"},
+		{Config{Path: "x", Debounce: -1}, "hostresolv: debounce -1ns and poll 0s must not be negative"},
+		{Config{Path: "x", Poll: -1}, "hostresolv: debounce 0s and poll -1ns must not be negative"},
 	} {
-		if free != 0 {
-			t.Errorf("%s has capacity for %d more", name, free)
+		if _, err := New(test.cfg); errorText(err) != test.want {
+			t.Errorf("got %v, want %v", err, test.want)
 		}
 	}
 }

@@ -4,9 +4,12 @@
 package hostresolv
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,12 +89,11 @@ type Watcher struct {
 }
 
 // version is a published snapshot with the files that it was made from. Two versions with the
-// same channel differ in states and names only.
+// same channel differ in the observation only.
 type version struct {
 	Snapshot
-	states []fileState   // of the files that were read
-	names  []string      // the paths to watch
-	newer  chan struct{} // closed after a newer snapshot was published
+	observation
+	newer chan struct{} // closed after a newer snapshot was published
 }
 
 // New returns a Watcher that has read the file once. An unusable file is not an error; the
@@ -105,18 +107,10 @@ func New(cfg Config) (*Watcher, error) {
 	case cfg.Debounce < 0 || cfg.Poll < 0:
 		return nil, fmt.Errorf("hostresolv: debounce %v and poll %v must not be negative", cfg.Debounce, cfg.Poll)
 	}
-	if cfg.UplinkPath == "" {
-		cfg.UplinkPath = DefaultUplinkPath
-	}
-	if cfg.NoStubPath == "" {
-		cfg.NoStubPath = DefaultNoStubPath
-	}
-	if cfg.Debounce == 0 {
-		cfg.Debounce = DefaultDebounce
-	}
-	if cfg.Poll == 0 {
-		cfg.Poll = DefaultPoll
-	}
+	cfg.UplinkPath = cmp.Or(cfg.UplinkPath, DefaultUplinkPath)
+	cfg.NoStubPath = cmp.Or(cfg.NoStubPath, DefaultNoStubPath)
+	cfg.Debounce = cmp.Or(cfg.Debounce, DefaultDebounce)
+	cfg.Poll = cmp.Or(cfg.Poll, DefaultPoll)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -138,13 +132,14 @@ func (w *Watcher) Current() (Snapshot, <-chan struct{}) {
 // at once; Run publishes it only if it lasts longer than the debounce, because the file may
 // be half-written.
 func (w *Watcher) Reread() Snapshot {
-	if v := w.current.Load(); v.upToDate() {
+	changed := func(r reading) bool { return !r.unchanged() }
+	if v := w.current.Load(); !slices.ContainsFunc(v.read, changed) {
 		return v.Snapshot
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	old := w.current.Load() // may be newer now
-	if old.upToDate() {
+	if !slices.ContainsFunc(old.read, changed) {
 		return old.Snapshot
 	}
 	o := w.observe()
@@ -153,16 +148,6 @@ func (w *Watcher) Reread() Snapshot {
 		w.publish(s, o)
 	}
 	return s
-}
-
-// upToDate reports whether the files are unchanged since v.
-func (v *version) upToDate() bool {
-	for _, s := range v.states {
-		if !s.unchanged() {
-			return false
-		}
-	}
-	return true
 }
 
 // readFiles reads the files and publishes the result.
@@ -177,13 +162,11 @@ func (w *Watcher) readFiles() {
 // one. w.mu must be held.
 func (w *Watcher) publish(s Snapshot, o observation) {
 	old := w.current.Load()
-	v := &version{Snapshot: s, states: o.states(), names: o.names(), newer: old.newer}
-	if s.equal(old.Snapshot) {
-		w.current.Store(v)
+	if reflect.DeepEqual(s, old.Snapshot) {
+		w.current.Store(&version{s, o, old.newer})
 		return
 	}
-	v.newer = make(chan struct{})
-	w.current.Store(v)
+	w.current.Store(&version{s, o, make(chan struct{})})
 	close(old.newer)
 	w.logChange(old.Snapshot, s)
 }
@@ -193,11 +176,8 @@ func (w *Watcher) logChange(old, s Snapshot) {
 	log := w.cfg.Logger.With("path", s.Path, "source", s.Source)
 	if s.Since != old.Since && s.File.Err == nil {
 		c := s.File.Config()
-		attrs := []any{"nameservers", excerpt.List(c.Nameservers), "searches", excerpt.List(c.Searches), "options", excerpt.List(c.Options)}
-		if s.Stub { // of systemd-resolved
-			attrs = append(attrs, "stub", s.Stub, "uplink", s.Uplink)
-		}
-		log.Info("read the host's resolv.conf", attrs...)
+		log.Info("read the host's resolv.conf", "nameservers", excerpt.List(c.Nameservers), "searches", excerpt.List(c.Searches),
+			"options", excerpt.List(c.Options), "stub", s.Stub, "uplink", s.Uplink)
 		if servers := s.Loopback(); len(servers) > 0 {
 			log.Warn("the host's resolv.conf has nameservers on the loopback of the node", "nameservers", excerpt.List(servers))
 		}

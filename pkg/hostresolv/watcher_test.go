@@ -173,38 +173,31 @@ func TestLimitHint_Errors(t *testing.T) {
 	}
 }
 
-// TestRun_ManyWrites checks that 1000 changes give few snapshots, and one of the last change.
-func TestRun_ManyWrites(t *testing.T) {
+// TestRun_UplinkAuto changes the files like a host with systemd-resolved.
+func TestRun_UplinkAuto(t *testing.T) {
 	d := newTree(t)
-	d.write("resolv.conf", server(0))
-	w := watch(t, Config{Path: d.path("resolv.conf"), Debounce: DefaultDebounce})
-	snapshots, counted := 0, make(chan struct{})
-	go func() {
-		defer close(counted)
-		for {
-			s, newer := w.Current()
-			if serves(255)(s) {
-				return
-			}
-			select {
-			case <-newer:
-				snapshots++
-			case <-w.ctx.Done():
-				return
-			}
-		}
-	}()
-	start := time.Now()
-	for n := range 1000 {
-		d.write("resolv.conf", server(n%250))
+	d.write("etc/resolv.conf", stubText) // a copy, not a link
+	uplink := d.path("run/resolve/resolv.conf")
+	w := watch(t, Config{Path: d.path("etc/resolv.conf"), Uplink: UplinkAuto, UplinkPath: uplink})
+
+	isUplink := func(n int) func(Snapshot) bool {
+		return func(s Snapshot) bool { return serves(n)(s) && s.Stub && s.Uplink && s.Source == uplink }
 	}
-	d.write("resolv.conf", server(255))
-	took := time.Since(start)
-	w.until("the last write", serves(255))
-	<-counted
-	if limit := 2 + int(took/DefaultDebounce); snapshots > limit { // more only if the writer is delayed
-		t.Errorf("%d snapshots in %v, want at most %d", snapshots, took, limit)
-	}
+	w.until("no uplink file yet", func(s Snapshot) bool { return s.Problem.Err != nil && s.Stub && !s.Uplink })
+	d.write("run/resolve/resolv.conf", server(1))
+	w.until("systemd-resolved starts", isUplink(1))
+	d.replace("run/resolve/resolv.conf", server(2))
+	w.until("new servers by DHCP", isUplink(2))
+	d.remove("run/resolve")
+	w.until("systemd-resolved stops", func(s Snapshot) bool { return keeps(2, "no such file")(s) && s.Uplink })
+	d.write("run/resolve/resolv.conf", server(3))
+	w.until("and starts", isUplink(3))
+	d.write("run/resolve/stub-resolv.conf", stubText)
+	d.link("../run/resolve/stub-resolv.conf", "etc/resolv.conf")
+	d.write("run/resolve/resolv.conf", server(4))
+	w.until("a link to the stub file", isUplink(4))
+	d.replace("etc/resolv.conf", server(5))
+	w.until("systemd-resolved removed", func(s Snapshot) bool { return serves(5)(s) && !s.Stub && !s.Uplink })
 }
 
 // TestReread_WithoutRun checks that Reread alone finds every change.
@@ -244,8 +237,8 @@ func TestReread_WithoutRun(t *testing.T) {
 	}
 }
 
-// TestFileState_Unchanged checks each difference that may be the only one.
-func TestFileState_Unchanged(t *testing.T) {
+// TestReading_Unchanged checks each difference that may be the only one.
+func TestReading_Unchanged(t *testing.T) {
 	long := time.Now().Add(-time.Hour)
 	set := func(d tree, name, text string, at time.Time) {
 		d.write(name, text)
@@ -260,12 +253,10 @@ func TestFileState_Unchanged(t *testing.T) {
 	} {
 		d := newTree(t)
 		set(d, "file", "1", long)
-		s := statFile(d.path("file"))
-		if !s.unchanged() {
-			t.Errorf("%s: changed before the change", name)
-		}
-		if change(d); s.unchanged() {
-			t.Errorf("%s: unchanged after the change", name)
+		r := readFile(d.path("file"))
+		before := r.unchanged()
+		if change(d); !before || r.unchanged() {
+			t.Errorf("%s: unchanged before %v, after %v", name, before, r.unchanged())
 		}
 	}
 }
@@ -287,8 +278,8 @@ func TestReadFile_LinkReplaced(t *testing.T) {
 	}()
 	for {
 		r := readFile(d.path("dir/resolv.conf"))
-		if got := r.file.Nameservers[0].Text; got != r.path.end {
-			t.Errorf("read %s, the path is %s", got, r.path.end)
+		if got := r.file.Nameservers[0].Text; got != r.end {
+			t.Errorf("read %s, the path is %s", got, r.end)
 		}
 		select {
 		case <-done:
@@ -313,11 +304,9 @@ func TestWatcher_Concurrent(t *testing.T) {
 					return
 				default:
 				}
-				if s := w.Reread(); len(s.File.Nameservers) != 1 {
-					t.Errorf("Reread: got %+v", s)
-				}
-				if s, _ := w.Current(); len(s.File.Nameservers) != 1 {
-					t.Errorf("Current: got %+v", s)
+				s, _ := w.Current()
+				if r := w.Reread(); len(s.File.Nameservers) != 1 || len(r.File.Nameservers) != 1 {
+					t.Errorf("Current: got %+v, Reread: %+v", s, r)
 				}
 			}
 		})
