@@ -4,6 +4,7 @@
 package dnsserver
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -90,9 +91,11 @@ func newBatch(conn *net.UDPConn, waits prometheus.Counter) (*batch, error) {
 	return b, nil
 }
 
-// callMmsg calls recvmmsg(2) or sendmmsg(2), and returns how many messages it transferred.
+// callMmsg calls recvmmsg(2) or sendmmsg(2), and returns how many messages it transferred. It does not tell
+// the runtime about the system call, which does not block: the runtime would wake its monitor thread, which
+// took 15 % of the CPU time of a cache miss.
 func callMmsg(call, fd uintptr, messages []mmsghdr) (int, syscall.Errno) {
-	n, _, err := unix.Syscall6(call, fd, uintptr(unsafe.Pointer(&messages[0])), uintptr(len(messages)), unix.MSG_DONTWAIT, 0, 0)
+	n, _, err := unix.RawSyscall6(call, fd, uintptr(unsafe.Pointer(&messages[0])), uintptr(len(messages)), unix.MSG_DONTWAIT, 0, 0)
 	return int(n), err
 }
 
@@ -171,6 +174,27 @@ func (b *batch) send() {
 		}
 	}
 	b.replies = 0
+}
+
+// deferred returns a function that sends the reply to packet i, best effort, after the batch is reused. Its
+// control message is empty if the socket is bound to a single address.
+func (b *batch) deferred(i int) (send func(wire []byte)) {
+	client, length, control := b.packets[i].client, b.incoming[i].header.Namelen, bytes.Clone(b.oob(i))
+	return func(wire []byte) {
+		out := unix.Iovec{Base: &wire[0]}
+		out.SetLen(len(wire))
+		message := [1]mmsghdr{{header: unix.Msghdr{Name: (*byte)(unsafe.Pointer(&client)), Namelen: length, Iov: &out}}}
+		h := &message[0].header
+		h.SetIovlen(1)
+		if len(control) > 0 {
+			h.Control = &control[0]
+			h.SetControllen(len(control))
+		}
+		_ = b.conn.Write(func(fd uintptr) bool {
+			_, err := callMmsg(unix.SYS_SENDMMSG, fd, message[:])
+			return err != unix.EAGAIN
+		})
+	}
 }
 
 // oob returns the control message for the reply to packet i. It selects the source address of

@@ -39,8 +39,12 @@ func (b *batch) packet(int) (packet, buf []byte, client netip.AddrPort) {
 	return b.buf[:b.n], b.out[:0], b.from
 }
 
-func (b *batch) oob(int) []byte            { return nil }
 func (b *batch) reply(_ int, reply []byte) { b.answer = reply }
+
+func (b *batch) deferred(int) (send func(wire []byte)) {
+	client := b.from
+	return func(wire []byte) { _, _ = b.conn.WriteToUDPAddrPort(wire, client) }
+}
 
 func (b *batch) send() {
 	if b.answer != nil {

@@ -4,11 +4,9 @@
 package dnsserver
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net"
-	"net/netip"
 	"os"
 	"runtime"
 	"sync"
@@ -156,7 +154,7 @@ func (r *reader) answer(ctx context.Context, n int, received time.Time) {
 		reply, wait := r.server.handle(ctx, q, packet, buf)
 		switch {
 		case wait != nil:
-			r.replyLater(ctx, i, client, wait)
+			r.replyLater(ctx, i, wait)
 		case reply.wire != nil:
 			r.batch.reply(i, reply.wire)
 			r.replies = append(r.replies, reply)
@@ -183,16 +181,15 @@ func (r *reader) send(received time.Time) {
 
 // replyLater waits for the reply to packet i in a goroutine that may outlive the batch, and counts
 // and sends it.
-func (r *reader) replyLater(ctx context.Context, i int, client netip.AddrPort, wait func(context.Context) reply) {
-	q, oob := r.query, bytes.Clone(r.batch.oob(i))
+func (r *reader) replyLater(ctx context.Context, i int, wait func(context.Context) reply) {
+	q, send := r.query, r.batch.deferred(i)
 	q.detach()
 	r.query = new(query)
 	r.server.running.Go(func() {
 		reply := wait(ctx)
 		r.server.metrics.observeReply(q, reply)
 		if reply.wire != nil {
-			// Best effort: a client without a reply sends its query again.
-			_, _, _ = r.conn.WriteMsgUDPAddrPort(reply.wire, oob, client)
+			send(reply.wire)
 		}
 	})
 }

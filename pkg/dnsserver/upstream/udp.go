@@ -32,9 +32,13 @@ const (
 var errUseTCP = errors.New("reply over UDP is truncated, or packets do not match the query")
 
 // dialUDP returns a socket that is connected to an address.
-func dialUDP(ctx context.Context, address string) (net.Conn, error) {
+func dialUDP(ctx context.Context, address string) (*packetConn, error) {
 	dialer := net.Dialer{Control: setPathMTU}
-	return dialer.DialContext(ctx, "udp", address)
+	conn, err := dialer.DialContext(ctx, "udp", address)
+	if err != nil {
+		return nil, err
+	}
+	return newPacketConn(conn.(*net.UDPConn))
 }
 
 // exchangeUDP sends a query. With errUseTCP it may return a truncated reply.
@@ -115,7 +119,7 @@ const (
 // udpSocket is a UDP socket that is connected to a server: the kernel drops packets from other
 // addresses. The goroutine in readUDP reads.
 type udpSocket struct {
-	conn net.Conn
+	conn *packetConn
 
 	ids [maxSocketQueries]uint16 // different random numbers: a system call for each query would cost 5 % of it
 
@@ -135,7 +139,7 @@ type udpQuery struct {
 
 // newUDPSocket returns the socket with the IDs of its queries, which cannot be predicted from earlier ones
 // (RFC 5452 section 4.3).
-func newUDPSocket(conn net.Conn) *udpSocket {
+func newUDPSocket(conn *packetConn) *udpSocket {
 	u := &udpSocket{conn: conn}
 	var random [2 * maxSocketQueries]byte
 	rand.Read(random[:]) // never fails

@@ -5,7 +5,6 @@ package upstream
 
 import (
 	"net"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -31,7 +30,7 @@ func TestDialUDP_PathMTU(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		raw, err := c.(syscall.Conn).SyscallConn()
+		raw, err := c.SyscallConn()
 		if err != nil {
 			t.Fatal(err)
 		}
