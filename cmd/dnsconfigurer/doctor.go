@@ -14,7 +14,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/gather"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
@@ -60,7 +60,7 @@ func doctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if c.API, err = client.LoadUserConfig(o.Kubeconfig, o.Context, "dnsconfigurer-doctor/"+version()); err != nil {
+			if c.API, err = cluster.LoadUserConfig(o.Kubeconfig, o.Context, "dnsconfigurer-doctor/"+version()); err != nil {
 				return err
 			}
 			// No limit: doctor lists one kind after the other, and waits for at most 16 kubelets or pods at a time.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/zonesync"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -27,7 +27,7 @@ type input struct {
 
 // service is a Service, and what the rules need of it.
 type service struct {
-	zonesync.Service
+	cluster.Service
 	rules admission.Service
 }
 
@@ -35,7 +35,7 @@ type service struct {
 // returned beside them.
 func readInput(ctx context.Context, in manifest.Input, stdin io.Reader) (input, error) {
 	m, err := in.Read(ctx, stdin)
-	objects, serviceErr := zonesync.DecodeManifest(m, in.Namespace)
+	objects, serviceErr := cluster.DecodeManifest(m, in.Namespace)
 	errs := []error{err, serviceErr}
 	for _, u := range objects.Unknown {
 		if in.Strict {
@@ -48,7 +48,7 @@ func readInput(ctx context.Context, in manifest.Input, stdin io.Reader) (input, 
 	return input{m, newServices(objects)}, errors.Join(errs...)
 }
 
-func newServices(objects zonesync.Manifest) (list []service) {
+func newServices(objects cluster.Manifest) (list []service) {
 	pods := objects.Pods()
 	for _, s := range objects.Services() {
 		near := func(w kube.Workload) bool { return w.Namespace == s.Namespace }

@@ -24,9 +24,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 )
 
@@ -78,7 +78,7 @@ func TestReportHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent eventLog
 		config := &rest.Config{Host: "http://api.invalid", QPS: -1, Transport: &sent}
-		api, err := client.New(config, corev1.SchemeGroupVersion, &corev1.Event{})
+		api, err := cluster.NewClient(config, corev1.SchemeGroupVersion, &corev1.Event{})
 		if err != nil {
 			t.Fatal(err)
 		}

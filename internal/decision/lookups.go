@@ -16,10 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/watch"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -52,7 +51,7 @@ func NewInClusterConfig(manifests, node string) LookupConfig {
 	return LookupConfig{inCluster: true, manifests: manifests, node: node}
 }
 
-// WithTimeout returns the configuration with a timeout of a lookup. 0: [watch.DefaultTimeout].
+// WithTimeout returns the configuration with a timeout of a lookup. 0: [cluster.DefaultTimeout].
 func (cfg LookupConfig) WithTimeout(d time.Duration) LookupConfig {
 	cfg.timeout = d
 	return cfg
@@ -72,19 +71,19 @@ type Lookups struct {
 	ClientErr error // why there is no client of the API server although a kubeconfig is configured
 
 	api  rest.Interface // nil: none
-	pods *watch.Pods
+	pods *cluster.Pods
 }
 
 // Metrics are the metrics of all Lookups of a process.
 type Metrics struct {
 	drops    *events.Drops
-	requests *watch.Metrics
+	requests *cluster.PodMetrics
 }
 
 // NewMetrics returns metrics registered with r. The names of some begin with prefix. It panics if r
 // has them already.
 func NewMetrics(r prometheus.Registerer, prefix string) *Metrics {
-	return &Metrics{events.NewDrops(r), watch.NewMetrics(r, prefix)}
+	return &Metrics{events.NewDrops(r), cluster.NewPodMetrics(r, prefix)}
 }
 
 // NewReporter returns a reporter that logs, without an API server.
@@ -98,7 +97,7 @@ func NewLookups(cfg LookupConfig, userAgent string, m *Metrics, log *slog.Logger
 	l := &Lookups{}
 	l.api, l.ClientErr = cfg.newClient(userAgent)
 	var err error
-	l.pods, err = watch.New(watch.Config{Client: l.api, NodeName: cfg.node, Manifests: cfg.manifests, Timeout: cfg.timeout,
+	l.pods, err = cluster.NewPods(cluster.PodsConfig{Client: l.api, NodeName: cfg.node, Manifests: cfg.manifests, Timeout: cfg.timeout,
 		Metrics: m.requests, Logger: log})
 	l.Reporter = events.NewReporter(l.api, cfg.node, m.drops, log)
 	return l, err
@@ -119,7 +118,7 @@ func (l *Lookups) Synced() <-chan struct{} {
 	return l.pods.Synced()
 }
 
-// Stopping returns the number of pods whose containers are being stopped, see [watch.Pods.Stopping].
+// Stopping returns the number of pods whose containers are being stopped, see [cluster.Pods.Stopping].
 // Without a client it is 0, and known.
 func (l *Lookups) Stopping() (pods int, known bool) {
 	if l.api == nil {
@@ -147,22 +146,22 @@ func (l *Lookups) Run(ctx context.Context) error {
 
 // Lookup is a cri.Hook.Lookup for Generate and Observe.
 func (l *Lookups) Lookup(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
-	return l.lookup(ctx, watch.Ref{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Annotations: s.Annotations})
+	return l.lookup(ctx, cluster.Ref{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Annotations: s.Annotations})
 }
 
 // LookupForced is a cri.Hook.Lookup for Force, which does not compare the result with the
 // kubelet's: a mirror pod must not decide a static pod's DNS.
 func (l *Lookups) LookupForced(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
-	return l.lookup(ctx, watch.Ref{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Annotations: s.Annotations, NoMirror: true})
+	return l.lookup(ctx, cluster.Ref{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Annotations: s.Annotations, NoMirror: true})
 }
 
 // lookup is Lookup for a pod. Its errors wrap those of package cri.
-func (l *Lookups) lookup(ctx context.Context, ref watch.Ref) (policy.Pod, error) {
+func (l *Lookups) lookup(ctx context.Context, ref cluster.Ref) (policy.Pod, error) {
 	pod, _, err := l.pods.Lookup(ctx, ref)
 	switch {
-	case errors.Is(err, watch.ErrNotFound) && l.ClientErr != nil:
+	case errors.Is(err, cluster.ErrNotFound) && l.ClientErr != nil:
 		err = fmt.Errorf("%w: %w", cri.ErrBadConfig, l.ClientErr)
-	case errors.Is(err, watch.ErrNotFound):
+	case errors.Is(err, cluster.ErrNotFound):
 		err = fmt.Errorf("%w: %w", cri.ErrUnknownPod, err)
 	}
 	return pod, err
@@ -178,12 +177,12 @@ func NewClient(kubeconfig, userAgent string) (rest.Interface, error) {
 
 // loadClient is NewClient for a kubeconfig that is configured. "": with the service account of this pod.
 func loadClient(kubeconfig, userAgent string) (rest.Interface, error) {
-	c, err := client.LoadConfig(kubeconfig, userAgent)
+	c, err := cluster.LoadConfig(kubeconfig, userAgent)
 	if err != nil {
 		return nil, err
 	}
 	c.QPS = -1 // no limit: a pod takes at most one call, and package watch has a circuit breaker
-	api, err := client.New(c, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{}, &corev1.Event{}, &corev1.Node{})
+	api, err := cluster.NewClient(c, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{}, &corev1.Event{}, &corev1.Node{})
 	if err != nil && kubeconfig != "" {
 		err = fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
 	}

@@ -16,10 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/zonesync"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
@@ -107,7 +106,7 @@ func localAddrs(listen []netip.AddrPort) ([]netip.Addr, error) {
 type names struct {
 	zone   *zone.Zone
 	run    daemon.Task
-	status func() []zonesync.Status // of the watches of the API server; nil: manifests
+	status func() []cluster.Status // of the watches of the API server; nil: manifests
 }
 
 // newNames returns the names of z. It calls identified with the UID of the cluster as soon as
@@ -116,26 +115,26 @@ func newNames(
 	c config.DNS, z *zone.Zone, register prometheus.Registerer, p Process[config.DNS], identified func(uid string),
 ) (*names, error) {
 	if len(c.Manifests) > 0 {
-		dirs, err := zonesync.NewDirectories(zonesync.DirectoriesConfig{Zone: z, Domain: c.Domain, Paths: c.Manifests, Logger: p.Log})
+		dirs, err := cluster.NewDirectories(cluster.DirectoriesConfig{Zone: z, Domain: c.Domain, Paths: c.Manifests, Logger: p.Log})
 		if err != nil {
 			return nil, multierr.Prefix(c.ManifestsOrigin, err)
 		}
 		return &names{zone: z, run: dirs.Run}, nil
 	}
-	cfg, err := client.LoadConfig(c.Kubeconfig, "dnsconfigurer-dns/"+p.Version)
+	cfg, err := cluster.LoadConfig(c.Kubeconfig, "dnsconfigurer-dns/"+p.Version)
 	if err != nil {
 		return nil, fmt.Errorf("%w: outside a cluster set --kubeconfig or --manifests", err)
 	}
-	core, err := client.New(cfg, corev1.SchemeGroupVersion, &corev1.Service{}, &corev1.ServiceList{},
+	core, err := cluster.NewClient(cfg, corev1.SchemeGroupVersion, &corev1.Service{}, &corev1.ServiceList{},
 		&corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Pod{}, &corev1.PodList{})
 	if err != nil {
 		return nil, err
 	}
-	discovery, err := client.New(cfg, discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
+	discovery, err := cluster.NewClient(cfg, discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
 	if err != nil {
 		return nil, err
 	}
-	api := zonesync.New(zonesync.Config{
+	api := cluster.NewSyncer(cluster.SyncerConfig{
 		Zone: z, Domain: c.Domain, Core: core, Discovery: discovery, Pods: c.PodMode() == zone.PodsVerified,
 		Snapshot: c.Snapshot.Path, SnapshotWait: c.SnapshotWait, SnapshotMaxAge: c.SnapshotMaxAge,
 		Identified: identified, Logger: p.Log, Register: register,

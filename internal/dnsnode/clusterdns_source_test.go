@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/zonesync"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 )
 
@@ -21,8 +21,8 @@ func TestNames_Ready(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		status := zonesync.Status{Resource: "services", Err: errors.New("connection refused")}
-		s := names{zone: z, status: func() []zonesync.Status { return []zonesync.Status{status} }}
+		status := cluster.Status{Resource: "services", Err: errors.New("connection refused")}
+		s := names{zone: z, status: func() []cluster.Status { return []cluster.Status{status} }}
 		check := func(want string) {
 			t.Helper()
 			if detail, err := s.ready(); fmt.Sprintf("%q %v", detail, err) != want {
@@ -33,7 +33,7 @@ func TestNames_Ready(t *testing.T) {
 		z.Update(1, func(e *zone.Edit) { e.SetStale(time.Now()) })
 		time.Sleep(5 * time.Minute)
 		check(`["names: from a snapshot, 5m0s old" "services: not listed yet: connection refused"] <nil>`)
-		status = zonesync.Status{Resource: "services", Listed: true, LastReply: time.Now()}
+		status = cluster.Status{Resource: "services", Listed: true, LastReply: time.Now()}
 		z.Update(2, (*zone.Edit).SetLoaded)
 		time.Sleep(3 * time.Second)
 		check(`["names: loaded" "services: listed, last reply 3s ago"] <nil>`)

@@ -26,7 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/client-go/rest"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -80,7 +80,8 @@ func (a *eventAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 // newReporter returns a reporter that sends to api and logs warnings.
 func newReporter(t *testing.T, api *eventAPI, log io.Writer) *Reporter {
 	t.Helper()
-	c, err := client.New(&rest.Config{Host: "http://api.invalid", QPS: -1, Transport: api}, corev1.SchemeGroupVersion, &corev1.Event{})
+	c, err := cluster.NewClient(&rest.Config{Host: "http://api.invalid", QPS: -1, Transport: api},
+		corev1.SchemeGroupVersion, &corev1.Event{})
 	if err != nil {
 		t.Fatal(err)
 	}

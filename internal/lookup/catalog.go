@@ -10,8 +10,8 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/zonesync"
 )
 
 // catalog has the objects of manifests by name. It gives the reason why a name of the cluster
@@ -21,21 +21,21 @@ type catalog struct {
 	suffix     string // such as ".svc.cluster.local."
 	complete   bool   // the manifests are the whole cluster
 	namespaces map[string]bool
-	services   map[string]map[string]zonesync.Service // by namespace and name
+	services   map[string]map[string]cluster.Service // by namespace and name
 	pods       []kube.Workload
 }
 
-func newCatalog(domain string, m zonesync.Manifest, complete bool) *catalog {
+func newCatalog(domain string, m cluster.Manifest, complete bool) *catalog {
 	c := &catalog{
 		suffix: ".svc." + dns.CanonicalName(domain), complete: complete,
-		namespaces: map[string]bool{}, services: map[string]map[string]zonesync.Service{}, pods: m.Pods(),
+		namespaces: map[string]bool{}, services: map[string]map[string]cluster.Service{}, pods: m.Pods(),
 	}
 	for _, n := range m.Namespaces() {
 		c.namespaces[n] = true
 	}
 	for _, s := range m.Services() {
 		if c.services[s.Namespace] == nil {
-			c.services[s.Namespace] = map[string]zonesync.Service{}
+			c.services[s.Namespace] = map[string]cluster.Service{}
 		}
 		c.services[s.Namespace][s.Name] = s
 	}
@@ -92,7 +92,7 @@ func (c *catalog) explainService(labels []string, name, namespace string) (reaso
 
 // explainEndpoint is explain for the labels before the name of a Service of the manifests:
 // none, the host name of a pod, or a port and its protocol.
-func (c *catalog) explainEndpoint(s zonesync.Service, labels []string) (reason string, unknown bool) {
+func (c *catalog) explainEndpoint(s cluster.Service, labels []string) (reason string, unknown bool) {
 	full := "Service " + s.Namespace + "/" + s.Name
 	headless := s.IsHeadless()
 	selected := slices.ContainsFunc(c.pods, s.Selects)

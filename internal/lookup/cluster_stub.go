@@ -16,10 +16,10 @@ import (
 	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/dnsnode"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/zonesync"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
@@ -38,7 +38,7 @@ import (
 // Without upstream servers it replies NXDOMAIN to a query that it would forward, so that
 // the library continues the search, and records the questions.
 type clusterStub struct {
-	*cluster
+	*clusterDNS
 	addr netip.AddrPort // of the server
 
 	// wait makes queries to other nameservers wait until a query to the cluster DNS
@@ -55,9 +55,9 @@ type clusterStub struct {
 }
 
 // run runs a lookup with c as the cluster DNS.
-func (c *cluster) run(ctx context.Context, q Question, s libc.Simulator) (outcome, error) {
+func (c *clusterDNS) run(ctx context.Context, q Question, s libc.Simulator) (outcome, error) {
 	stub := &clusterStub{
-		cluster: c, unanswered: map[dns.Question][]dns.Question{},
+		clusterDNS: c, unanswered: map[dns.Question][]dns.Question{},
 		wait: s.Library.QueriesAllServers() && slices.ContainsFunc(s.Resolver.Nameservers, c.serves),
 	}
 	server, tasks, err := stub.newServer()
@@ -209,8 +209,8 @@ func (s *clusterStub) takeForwarded() []dns.Question {
 // clusterTTL is the TTL of the cluster's records in seconds, that of the command dns.
 const clusterTTL = 5
 
-// cluster is the cluster DNS with the names of manifests. It is not changed by a lookup.
-type cluster struct {
+// clusterDNS is the cluster DNS with the names of manifests. It is not changed by a lookup.
+type clusterDNS struct {
 	zone         *zone.Zone
 	search       autopath.Zone
 	hostSuffixes []fqdn.Name
@@ -222,9 +222,9 @@ type cluster struct {
 // newCluster returns the cluster DNS of a node without names. Below the autopath suffix
 // it searches the domains of host. In a cluster these are configured at the cluster DNS,
 // which does not have the node's file.
-func newCluster(n policy.Node, host resolvconf.File, servers []upstream.Server) (*cluster, error) {
+func newCluster(n policy.Node, host resolvconf.File, servers []upstream.Server) (*clusterDNS, error) {
 	suffixes := dnsnode.HostSuffixes(hostresolv.Snapshot{File: host}, slog.New(slog.DiscardHandler))
-	c := &cluster{
+	c := &clusterDNS{
 		addrs: slices.Clone(n.ClusterDNS), upstream: servers,
 		hostSuffixes: suffixes[:min(len(suffixes), dnsserver.MaxHostSuffixes)],
 	}
@@ -254,36 +254,36 @@ func autopathSuffix(n policy.Node) string {
 
 // load adds the names of m. namespace is that of objects without one; complete is
 // Config.Complete. The error joins those of the objects that were skipped.
-func (c *cluster) load(m kube.Manifest, namespace string, complete bool) error {
-	objects, err := zonesync.DecodeManifest(m, namespace)
+func (c *clusterDNS) load(m kube.Manifest, namespace string, complete bool) error {
+	objects, err := cluster.DecodeManifest(m, namespace)
 	c.catalog = newCatalog(c.search.Domain.String(), objects, complete)
-	manifests := []zonesync.Manifest{objects}
+	manifests := []cluster.Manifest{objects}
 	if !complete {
 		api, invalid := c.apiService()
 		err = errors.Join(err, invalid)
-		manifests = []zonesync.Manifest{api, objects} // of two Services with one name the last wins
+		manifests = []cluster.Manifest{api, objects} // of two Services with one name the last wins
 	}
-	return errors.Join(err, zonesync.Load(c.zone, c.search.Domain, manifests...))
+	return errors.Join(err, cluster.LoadZone(c.zone, c.search.Domain, manifests...))
 }
 
 // apiService returns the Service that the API server creates for itself in each cluster. Its
 // address is not known, and therefore synthetic; it has the family of the cluster DNS.
-func (c *cluster) apiService() (zonesync.Manifest, error) {
+func (c *clusterDNS) apiService() (cluster.Manifest, error) {
 	family := corev1.IPv4Protocol
 	if len(c.addrs) > 0 && c.addrs[0].Is6() {
 		family = corev1.IPv6Protocol
 	}
-	return zonesync.ParseManifest("each cluster", fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Service",
+	return cluster.ParseManifest("each cluster", fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Service",
 		"metadata": {"name": "kubernetes", "namespace": "default"},
 		"spec": {"ipFamilies": [%q], "ports": [{"name": "https", "port": 443}]}}`, family))
 }
 
 // serves reports whether a nameserver is the cluster DNS.
-func (c *cluster) serves(server netip.Addr) bool { return slices.Contains(c.addrs, server) }
+func (c *clusterDNS) serves(server netip.Addr) bool { return slices.Contains(c.addrs, server) }
 
 // candidates returns the names that the cluster DNS tries for a query, in order: the name
 // itself and, below the autopath suffix, those of its search list.
-func (c *cluster) candidates(name string) []string {
+func (c *clusterDNS) candidates(name string) []string {
 	list := []string{dns.CanonicalName(name)}
 	n, err := fqdn.ParseName(name)
 	if err != nil {
@@ -296,13 +296,13 @@ func (c *cluster) candidates(name string) []string {
 }
 
 // hasSearchList reports whether a name is below the autopath suffix.
-func (c *cluster) hasSearchList(name string) bool { return len(c.candidates(name)) > 1 }
+func (c *clusterDNS) hasSearchList(name string) bool { return len(c.candidates(name)) > 1 }
 
 // sortForwarded sorts the questions that the cluster DNS forwards for a query by
 // candidate, because an expansion sends them at once. If one of them is for the target of
 // an alias, only the questions for that target are returned: the server does not look
 // further before it has resolved the alias.
-func (c *cluster) sortForwarded(name string, questions []dns.Question) (list []dns.Question, alias bool) {
+func (c *clusterDNS) sortForwarded(name string, questions []dns.Question) (list []dns.Question, alias bool) {
 	candidates := c.candidates(name)
 	rank := func(q dns.Question) int { return slices.Index(candidates, q.Name) }
 	if i := slices.IndexFunc(questions, func(q dns.Question) bool { return rank(q) < 0 }); i >= 0 {

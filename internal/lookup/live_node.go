@@ -6,14 +6,14 @@ package lookup
 import (
 	"context"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 )
 
 // Node reads the cluster of o into c, and returns the node of the pod: that of the flags, with the
 // facts of the cluster where the flags and their files have none.
 func Node(ctx context.Context, o *Options, flags *config.NodeFlags, userAgent string, c *Config) (config.Node, error) {
-	api, err := client.LoadUserConfig(o.Kubeconfig, o.Context, userAgent)
+	api, err := cluster.LoadUserConfig(o.Kubeconfig, o.Context, userAgent)
 	if err != nil {
 		return config.Node{}, err
 	}

@@ -14,10 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 )
 
 const (
@@ -55,8 +55,8 @@ func Read(ctx context.Context, api *rest.Config, namespace string) (Cluster, err
 func read(ctx context.Context, api *rest.Config, namespace string, most limits) (Cluster, error) {
 	api = rest.CopyConfig(api)
 	api.QPS = -1 // the requests follow each other, and client-go's five a second take longer than the timeout
-	client.LimitReplies(api, most.reply)
-	rc, err := client.New(api, corev1.SchemeGroupVersion, &corev1.ConfigMap{})
+	cluster.LimitReplies(api, most.reply)
+	rc, err := cluster.NewClient(api, corev1.SchemeGroupVersion, &corev1.ConfigMap{})
 	if err != nil {
 		return Cluster{}, err
 	}
@@ -90,7 +90,7 @@ func (r *reader) list(ctx context.Context, resource, path string) error {
 	for {
 		data, err := r.api.Get().AbsPath(path).SetHeader("Accept", "application/json").
 			Param("limit", strconv.Itoa(limit)).Param("continue", token).DoRaw(ctx)
-		if errors.Is(err, client.ErrLargeReply) && limit > 1 {
+		if errors.Is(err, cluster.ErrLargeReply) && limit > 1 {
 			limit = max(1, limit/pageShrink)
 			continue
 		}
@@ -170,7 +170,7 @@ func (r *reader) describe(resource string, err error) error {
 	switch {
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("no permission to list %s: docs/debugging.md lists the permissions", resource)
-	case errors.Is(err, client.ErrLargeReply):
+	case errors.Is(err, cluster.ErrLargeReply):
 		return fmt.Errorf("list %s: an object has more than %d bytes: write the objects that matter to a file, and set -f",
 			resource, r.most.reply)
 	case errors.Is(err, context.DeadlineExceeded):

@@ -76,7 +76,7 @@ type Lookup struct {
 	// Skipped joins the errors of the objects in Manifest that cannot have DNS names.
 	Skipped error
 
-	cluster *cluster // nil: Server is set
+	cluster *clusterDNS // nil: Server is set
 }
 
 // New returns the lookup that c describes.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/zonesync"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 )
 
@@ -44,7 +44,7 @@ type outcome struct {
 // that were not asked; the library received NXDOMAIN for them. For a name with a search
 // domain that is likely to be right. For the name that is looked up it is unknown: if
 // nothing else was found, the lookup ends there.
-func (c *cluster) newOutcome(name string, r libc.Result, missing [][]dns.Question) outcome {
+func (c *clusterDNS) newOutcome(name string, r libc.Result, missing [][]dns.Question) outcome {
 	o := outcome{Result: r, openQueries: len(r.Queries)}
 	last := c.openQuery(name, r, missing)
 	if last >= 0 {
@@ -65,7 +65,7 @@ func (c *cluster) newOutcome(name string, r libc.Result, missing [][]dns.Questio
 
 // addNotAsked sets the names that were not asked for, and returns the number of questions
 // that the cluster DNS would have forwarded.
-func (c *cluster) addNotAsked(o *outcome, missing [][]dns.Question) int {
+func (c *clusterDNS) addNotAsked(o *outcome, missing [][]dns.Question) int {
 	var questions []dns.Question
 	for i, list := range missing {
 		for _, q := range list {
@@ -84,7 +84,7 @@ func (c *cluster) addNotAsked(o *outcome, missing [][]dns.Question) int {
 // openQuery returns the index of the first query on whose missing answer the result
 // depends, -1 if there is none: one for an alias, because an alias is an answer, or, if
 // the lookup failed, one for the name itself.
-func (c *cluster) openQuery(name string, r libc.Result, missing [][]dns.Question) int {
+func (c *clusterDNS) openQuery(name string, r libc.Result, missing [][]dns.Question) int {
 	isName := func(q dns.Question) bool { return strings.EqualFold(q.Name, dns.Fqdn(name)) }
 	for i, q := range r.Queries {
 		switch {
@@ -100,13 +100,13 @@ func (c *cluster) openQuery(name string, r libc.Result, missing [][]dns.Question
 
 // isCandidate reports whether the cluster DNS tries a name for a query. Otherwise the name
 // is the target of an alias.
-func (c *cluster) isCandidate(query, name string) bool {
+func (c *clusterDNS) isCandidate(query, name string) bool {
 	return slices.Contains(c.candidates(query), dns.CanonicalName(name))
 }
 
 // clearReplies removes the replies that the library received for queries which were not
 // sent.
-func (c *cluster) clearReplies(queries []libc.Query, missing [][]dns.Question) {
+func (c *clusterDNS) clearReplies(queries []libc.Query, missing [][]dns.Question) {
 	for i := range queries {
 		q := &queries[i]
 		overtaken := errors.Is(q.Err, libc.ErrOvertaken) && !c.serves(q.Server)
@@ -120,13 +120,13 @@ func (c *cluster) clearReplies(queries []libc.Query, missing [][]dns.Question) {
 }
 
 // allUnknown reports whether the manifests do not decide any of the questions.
-func (c *cluster) allUnknown(questions []dns.Question) bool {
+func (c *clusterDNS) allUnknown(questions []dns.Question) bool {
 	return !slices.ContainsFunc(questions, func(q dns.Question) bool { return !c.catalog.explain(q.Name).unknown })
 }
 
 // addAbsences adds the reasons for names that were not found, if the lookup fails. Its result
 // is unknown if the search has continued after a name that may exist.
-func (c *cluster) addAbsences(o *outcome) {
+func (c *clusterDNS) addAbsences(o *outcome) {
 	if o.Error == "" {
 		return
 	}
@@ -138,7 +138,7 @@ func (c *cluster) addAbsences(o *outcome) {
 }
 
 // absences returns why the names of the cluster in queries do not exist.
-func (c *cluster) absences(queries []libc.Query) (list []absence) {
+func (c *clusterDNS) absences(queries []libc.Query) (list []absence) {
 	for _, q := range queries {
 		if q.Reply == nil || !c.serves(q.Server) || q.Reply.Rcode != dns.RcodeNameError {
 			continue
@@ -159,7 +159,7 @@ func (o *outcome) synthetic() (list []netip.Addr) {
 			continue
 		}
 		for _, rr := range q.Reply.Answer {
-			if a, ok := libc.RecordAddr(rr); ok && zonesync.Synthetic(a) {
+			if a, ok := libc.RecordAddr(rr); ok && cluster.Synthetic(a) {
 				list = appendNew(list, a)
 			}
 		}

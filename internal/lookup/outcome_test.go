@@ -111,13 +111,13 @@ func checkNotAsked(t *testing.T, queries []testQuery, got []libc.Query) {
 	}
 }
 
-func newTestCluster(t *testing.T) *cluster {
+func newTestCluster(t *testing.T) *clusterDNS {
 	t.Helper()
 	search, err := autopath.NewZone(dnsserver.DefaultAutopathSuffix, fqdn.Join(fqdn.Root, "cluster", "local"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	corp := fqdn.Join(fqdn.Root, "corp")
-	return &cluster{search: search, hostSuffixes: []fqdn.Name{fqdn.Join(corp, "x"), corp},
+	return &clusterDNS{search: search, hostSuffixes: []fqdn.Name{fqdn.Join(corp, "x"), corp},
 		addrs: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, catalog: &catalog{suffix: ".svc.cluster.local."}}
 }

@@ -26,8 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
@@ -168,7 +168,7 @@ func answer(code int) http.HandlerFunc {
 // start runs a Remover until the test ends, and returns what it logs. ready is its Ready.
 func start(t *testing.T, a *nodeAPI, ready *atomic.Bool) (*Remover, *logbuffer.Buffer) {
 	t.Helper()
-	c, err := client.New(&rest.Config{Host: "http://api", Transport: a, QPS: -1,
+	c, err := cluster.NewClient(&rest.Config{Host: "http://api", Transport: a, QPS: -1,
 		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}},
 		corev1.SchemeGroupVersion, &corev1.Node{}, &corev1.Event{})
 	if err != nil {

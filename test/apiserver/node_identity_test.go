@@ -18,9 +18,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/watch"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
@@ -52,32 +51,32 @@ func TestAPIServerNodeIdentity(t *testing.T) {
 	}
 	run("", "create", "serviceaccount", "default")
 	run(nodeObjects, "apply", "-f", "-")
-	ref := func(name string) watch.Ref {
+	ref := func(name string) cluster.Ref {
 		t.Helper()
-		return watch.Ref{Namespace: "default", Name: name, UID: run("", "get", "pod", name, "-o", "jsonpath={.metadata.uid}")}
+		return cluster.Ref{Namespace: "default", Name: name, UID: run("", "get", "pod", name, "-o", "jsonpath={.metadata.uid}")}
 	}
 	api := nodeClient(t, c)
 	var log logbuffer.Buffer
-	cfg := watch.Config{Client: api, NodeName: "worker", Timeout: 2 * time.Minute, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	cfg := cluster.PodsConfig{Client: api, NodeName: "worker", Timeout: 2 * time.Minute, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 
 	t.Run("get", func(t *testing.T) {
-		pods, err := watch.New(cfg) // does not run: each lookup is a GET
+		pods, err := cluster.NewPods(cfg) // does not run: each lookup is a GET
 		if err != nil {
 			t.Fatal(err)
 		}
-		absent := watch.Ref{Namespace: "default", Name: "absent", UID: "u1"}
-		for _, r := range []watch.Ref{absent, ref("elsewhere"), absent, absent, absent, absent} {
-			if _, _, err := pods.Lookup(t.Context(), r); !errors.Is(err, watch.ErrNotFound) ||
+		absent := cluster.Ref{Namespace: "default", Name: "absent", UID: "u1"}
+		for _, r := range []cluster.Ref{absent, ref("elsewhere"), absent, absent, absent, absent} {
+			if _, _, err := pods.Lookup(t.Context(), r); !errors.Is(err, cluster.ErrNotFound) ||
 				!strings.Contains(err.Error(), "no relationship found between node 'worker' and this object") {
 				t.Errorf("%s: %v", r, err)
 			}
 		}
-		if p, source, err := pods.Lookup(t.Context(), ref("web")); err != nil || source != watch.API || p.Hostname != "here" {
+		if p, source, err := pods.Lookup(t.Context(), ref("web")); err != nil || source != cluster.FromAPI || p.Hostname != "here" {
 			t.Errorf("after %d answers with 403: %+v from %q, %v", breakerLimit+1, p, source, err)
 		}
 	})
 	t.Run("list and watch", func(t *testing.T) {
-		pods, err := watch.New(cfg)
+		pods, err := cluster.NewPods(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +88,7 @@ func TestAPIServerNodeIdentity(t *testing.T) {
 			r := ref(name)
 			for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 				_, source, err := pods.Lookup(t.Context(), r)
-				if source == watch.Informer {
+				if source == cluster.FromInformer {
 					return
 				}
 				if time.Now().After(deadline) {
@@ -151,12 +150,12 @@ func nodeClient(t *testing.T, c *apiserver.Cluster) rest.Interface {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := client.LoadConfig(file, "test")
+	cfg, err := cluster.LoadConfig(file, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg.QPS = -1
-	api, err := client.New(cfg, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{}, &corev1.Event{})
+	api, err := cluster.NewClient(cfg, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{}, &corev1.Event{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
@@ -32,7 +32,7 @@ import (
 func coreClient(t *testing.T, cfg *rest.Config) rest.Interface {
 	t.Helper()
 	cfg.QPS = -1
-	c, err := client.New(cfg, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{}, &corev1.Service{}, &corev1.ServiceList{},
+	c, err := cluster.NewClient(cfg, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{}, &corev1.Service{}, &corev1.ServiceList{},
 		&corev1.Namespace{}, &corev1.Node{}, &corev1.Secret{}, &corev1.SecretList{})
 	if err != nil {
 		t.Fatal(err)
@@ -282,7 +282,8 @@ func TestServer_Rejects(t *testing.T) {
 		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1"}})
 	url := start(t, s)
 	api := remote(t, url, runtime.ContentTypeJSON)
-	slices, err := client.New(&rest.Config{Host: url, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}},
+	slices, err := cluster.NewClient(
+		&rest.Config{Host: url, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}},
 		discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -131,7 +131,7 @@ func (p probe) run(ctx context.Context, cfg *rest.Config, namespace string) (out
 	warned := &warnings{}
 	cfg = rest.CopyConfig(cfg)
 	cfg.WarningHandler, cfg.WarningHandlerWithContext, cfg.Timeout = warned, nil, checkTimeout
-	c, err := client.New(cfg, corev1.SchemeGroupVersion)
+	c, err := cluster.NewClient(cfg, corev1.SchemeGroupVersion)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -198,7 +198,7 @@ func (c ClusterCheck) Run(ctx context.Context, userAgent string, out io.Writer) 
 	if fqdn.LabelProblems(c.Namespace) != nil || c.Namespace == "kube-system" {
 		return usage.Errorf("--namespace: %q: want a namespace other than kube-system", c.Namespace)
 	}
-	cfg, err := client.LoadUserConfig(c.Kubeconfig, "", userAgent)
+	cfg, err := cluster.LoadUserConfig(c.Kubeconfig, "", userAgent)
 	if err != nil {
 		return err
 	}

@@ -21,9 +21,9 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook/selfsigned"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 )
 
 // Drain is the time that reviews get to finish when the server stops: longer than an API
@@ -119,15 +119,15 @@ func (s *Server) newCertificate(c config.Webhook) (certificate, error) {
 		}
 		return certificate{pair.Current, daemon.NoTask}, nil
 	}
-	cfg, err := client.LoadConfig(c.Kubeconfig, s.userAgent())
+	cfg, err := cluster.LoadConfig(c.Kubeconfig, s.userAgent())
 	if err != nil {
 		return certificate{}, fmt.Errorf("%w: outside a cluster set --kubeconfig", err)
 	}
-	core, err := client.New(cfg, corev1.SchemeGroupVersion, &corev1.Secret{})
+	core, err := cluster.NewClient(cfg, corev1.SchemeGroupVersion, &corev1.Secret{})
 	if err != nil {
 		return certificate{}, err
 	}
-	registrations, err := client.New(cfg, admissionregistrationv1.SchemeGroupVersion,
+	registrations, err := cluster.NewClient(cfg, admissionregistrationv1.SchemeGroupVersion,
 		&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{})
 	if err != nil {
 		return certificate{}, err
@@ -164,7 +164,7 @@ const (
 // newStatefulSetReader returns a function that reads a StatefulSet from the API server. It is
 // nil if no API server is configured.
 func (s *Server) newStatefulSetReader(c config.Webhook) (func(ctx context.Context, namespace, name string) (io.ReadCloser, error), error) {
-	cfg, err := client.LoadConfig(c.Kubeconfig, s.userAgent())
+	cfg, err := cluster.LoadConfig(c.Kubeconfig, s.userAgent())
 	switch {
 	case err != nil && c.Kubeconfig == "": // outside a cluster, or without a token
 		s.Log.Info("scaling of StatefulSets not checked: no API server", "error", err)
@@ -173,7 +173,7 @@ func (s *Server) newStatefulSetReader(c config.Webhook) (func(ctx context.Contex
 		return nil, err
 	}
 	cfg.QPS, cfg.Burst = scaleQPS, scaleBurst
-	apps, err := client.New(cfg, appsv1.SchemeGroupVersion)
+	apps, err := cluster.NewClient(cfg, appsv1.SchemeGroupVersion)
 	if err != nil {
 		return nil, err
 	}

@@ -27,9 +27,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 )
 
 const (
@@ -82,8 +82,8 @@ func containerProbes(ctx context.Context, c Config, s *doctor.Snapshot, servers 
 		return nil, noServers
 	}
 	cfg := rest.CopyConfig(c.API)
-	client.LimitReplies(cfg, defaultLimits().page)
-	api, err := client.New(cfg, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{})
+	cluster.LimitReplies(cfg, defaultLimits().page)
+	api, err := cluster.NewClient(cfg, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{})
 	if err != nil {
 		return nil, err.Error()
 	}

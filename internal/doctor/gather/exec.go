@@ -16,8 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 )
 
 const (
@@ -43,7 +43,7 @@ const (
 func readFile(ctx context.Context, cfg *rest.Config, c doctor.Container) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, kubeletTime)
 	defer cancel()
-	api, err := client.New(cfg, corev1.SchemeGroupVersion, &corev1.Pod{})
+	api, err := cluster.NewClient(cfg, corev1.SchemeGroupVersion, &corev1.Pod{})
 	if err != nil {
 		return "", err
 	}

@@ -26,8 +26,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/lookup"
 )
 
@@ -135,7 +135,7 @@ func (f *forwarder) exchange(ctx context.Context, q doctor.Query, query *dns.Msg
 func dialForward(ctx context.Context, cfg *rest.Config, pod doctor.Forward) (*forwardConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, kubeletTime)
 	defer cancel()
-	api, err := client.New(cfg, corev1.SchemeGroupVersion, &corev1.Pod{})
+	api, err := cluster.NewClient(cfg, corev1.SchemeGroupVersion, &corev1.Pod{})
 	if err != nil {
 		return nil, err
 	}

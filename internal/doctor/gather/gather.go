@@ -25,8 +25,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 )
 
 const (
@@ -84,7 +84,7 @@ func newReader(c Config) *reader {
 		r.config.limits = defaultLimits()
 	}
 	r.config.API = rest.CopyConfig(c.API)
-	client.LimitReplies(r.config.API, r.config.limits.page)
+	cluster.LimitReplies(r.config.API, r.config.limits.page)
 	r.config.API.Wrap(func(base http.RoundTripper) http.RoundTripper { return answerRecorder{base, &r.answered} })
 	return r
 }
@@ -148,7 +148,7 @@ func collect[T any](into *[]T) func(runtime.Object) {
 // list reads the objects of a request page by page, up to the limits. After a page that is too
 // large, pages have fewer objects.
 func (r *reader) list(ctx context.Context, q request, add func(runtime.Object)) {
-	api, err := client.New(r.config.API, q.version, q.list)
+	api, err := cluster.NewClient(r.config.API, q.version, q.list)
 	if err != nil {
 		r.unread(q.kind, err.Error())
 		return
@@ -156,7 +156,7 @@ func (r *reader) list(ctx context.Context, q request, add func(runtime.Object)) 
 	p := pages{request: q, api: api, limit: pageSize}
 	for {
 		page, err := p.next(ctx, r.config.MaxObjects-p.read)
-		if errors.Is(err, client.ErrLargeReply) && p.limit > 1 {
+		if errors.Is(err, cluster.ErrLargeReply) && p.limit > 1 {
 			p.limit = max(1, p.limit/pageShrink)
 			continue
 		}
@@ -260,7 +260,7 @@ func (r *reader) fail(kind doctor.Kind, err error) {
 // configMaps reads the kubelets' configuration and those of the cluster DNS, by name: other
 // ConfigMaps are not read, and a Role may permit some of these only.
 func (r *reader) configMaps(ctx context.Context) {
-	api, err := client.New(r.config.API, corev1.SchemeGroupVersion, &corev1.ConfigMap{})
+	api, err := cluster.NewClient(r.config.API, corev1.SchemeGroupVersion, &corev1.ConfigMap{})
 	if err != nil {
 		r.unread(doctor.ConfigMaps, err.Error())
 		return

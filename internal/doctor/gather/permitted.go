@@ -19,9 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -45,7 +45,7 @@ const (
 // the API server's proxy.
 func Kubelets(ctx context.Context, c Config, s *doctor.Snapshot) {
 	nodes := s.Nodes[:min(len(s.Nodes), maxKubelets)]
-	api, err := client.New(c.API, corev1.SchemeGroupVersion, &corev1.Node{})
+	api, err := cluster.NewClient(c.API, corev1.SchemeGroupVersion, &corev1.Node{})
 	if err != nil {
 		s.Unread[doctor.Kubelets] = err.Error()
 		return

@@ -12,7 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/snapshot"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 )
 
@@ -93,7 +93,7 @@ func damage(t *testing.T, from, to string) {
 // move writes a snapshot of another cluster with a header that is otherwise that of from.
 func move(t *testing.T, from, to string) {
 	t.Helper()
-	state, err := snapshot.Read(from)
+	state, err := cluster.ReadSnapshot(from)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func move(t *testing.T, from, to string) {
 		t.Fatal(err)
 	}
 	state.Cluster = "4f7a5f0e-0000-0000-0000-000000000000"
-	if err := snapshot.Write(to, state.Header, z.Snapshot()); err != nil {
+	if err := cluster.WriteSnapshot(to, state.SnapshotHeader, z.Snapshot()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube/client"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 )
 
 // secretServer serves one Secret in JSON, and no webhook configuration. It is not safe for
@@ -52,7 +52,7 @@ func TestAuthority_Secret(t *testing.T) {
 	server := httptest.NewServer(api)
 	defer server.Close()
 	cfg := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}
-	core, err := client.New(cfg, corev1.SchemeGroupVersion, &corev1.Secret{})
+	core, err := cluster.NewClient(cfg, corev1.SchemeGroupVersion, &corev1.Secret{})
 	if err != nil {
 		t.Fatal(err)
 	}

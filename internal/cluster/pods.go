@@ -1,0 +1,269 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// ErrNotFound is the error of a lookup when no source has a pod with this UID.
+var ErrNotFound = errors.New("pod not found")
+
+// Source is where a pod was found.
+type Source string
+
+// The sources.
+const (
+	FromInformer Source = "informer" // the list and watch of this node's pods
+	FromAPI      Source = "api"      // a call for this one pod
+	FromManifest Source = "manifest" // a file in the kubelet's static pod directory
+)
+
+// DefaultTimeout is the timeout of a lookup.
+const DefaultTimeout = time.Second
+
+// Ref identifies a pod by the fields of a request for its sandbox.
+type Ref struct {
+	Namespace   string
+	Name        string
+	UID         string
+	Annotations map[string]string // from the kubelet; not modified
+
+	// NoMirror excludes the mirror pod of a static pod. Everyone who may create or change
+	// pods in its namespace, and every webhook, can write the mirror pod; the kubelet
+	// recognizes it by its name and an annotation.
+	NoMirror bool
+}
+
+func (r Ref) String() string { return fmt.Sprintf("%s/%s (UID %s)", r.Namespace, r.Name, r.UID) }
+
+// isStatic reports whether the kubelet has the pod from a file or a URL, not from the API.
+func (r Ref) isStatic() bool {
+	return r.isFromFile() || r.Annotations[kube.ConfigSourceAnnotation] == "http"
+}
+
+func (r Ref) isFromFile() bool { return r.Annotations[kube.ConfigSourceAnnotation] == "file" }
+
+// PodsConfig configures a [Pods].
+type PodsConfig struct {
+	// Client is a client of core/v1 with the types Pod and PodList. nil: without an API
+	// server, only static pods are found. Its rate limit must allow one call for each
+	// pod that starts (rest.Config.QPS). It must have no timeout, which would end the
+	// watch.
+	Client rest.Interface
+
+	// NodeName is the node's name on the API server. Required.
+	NodeName string
+
+	// Manifests is the kubelet's static pod directory, or its one manifest. "": static pods
+	// are found through their mirror pods only.
+	Manifests string
+
+	// Timeout limits a lookup. 0: [DefaultTimeout].
+	Timeout time.Duration
+
+	// InformerWait is how long a lookup waits for the watch, which may lag behind the
+	// kubelet's, before it calls the API server. 0: a quarter of Timeout.
+	InformerWait time.Duration
+
+	// GetTimeout limits a call to the API server. 0: half of Timeout. The last quarter is for
+	// a machine that is too busy to end the other two in time.
+	GetTimeout time.Duration
+
+	// Metrics counts the requests for single pods. nil: they are not counted.
+	Metrics *PodMetrics
+
+	// Logger receives changes of state. nil: no log.
+	Logger *slog.Logger
+}
+
+// Pods finds the pods of one node. It is safe for concurrent use.
+type Pods struct {
+	cfg             PodsConfig
+	table           *table
+	lookups         singleflight.Group // of pods that are not in the table, by UID
+	rereadManifests chan struct{}      // has a token when they are to be read at once
+	breaker         breaker
+
+	decoder runtime.Decoder // of pods in JSON and protobuf
+	decoded *slots          // of responses to small requests
+	large   *slots          // of large requests
+
+	otherNode sync.Once // logs that NodeName is not the name of this node
+}
+
+// NewPods returns a Pods without any pod; Run fills it.
+func NewPods(cfg PodsConfig) (*Pods, error) {
+	if cfg.NodeName == "" {
+		return nil, errors.New("watching pods: no node name")
+	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
+	cfg.InformerWait = cmp.Or(cfg.InformerWait, cfg.Timeout/4)
+	cfg.GetTimeout = cmp.Or(cfg.GetTimeout, cfg.Timeout/2)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	kinds := runtime.NewScheme()
+	kinds.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{})
+	metav1.AddToGroupVersion(kinds, corev1.SchemeGroupVersion)
+	return &Pods{
+		cfg: cfg, table: newTable(), rereadManifests: make(chan struct{}, 1), breaker: breaker{log: cfg.Logger},
+		decoder: serializer.NewCodecFactory(kinds).UniversalDeserializer(),
+		decoded: newSlots(decodedPods, decodedShare), large: newSlots(largeRequests, largeShare),
+	}, nil
+}
+
+// Run keeps the pods up to date with the API server and the manifests until ctx is done,
+// and then returns nil. It retries failed requests. It must be called once.
+func (p *Pods) Run(ctx context.Context) error {
+	var tasks sync.WaitGroup
+	if p.cfg.Manifests != "" {
+		s := staticPods{path: p.cfg.Manifests, node: p.cfg.NodeName, publish: p.table.setManifests}
+		w := manifest.Watcher{
+			Directories: []string{p.cfg.Manifests}, Read: s.read, Wake: p.rereadManifests,
+			Logger: p.cfg.Logger, Message: "cannot read static pod manifests",
+		}
+		tasks.Go(func() { w.Run(ctx) })
+	}
+	if p.cfg.Client != nil {
+		// The node authorizer forbids a kubelet's identity to list or watch pods without the field selector.
+		lw := ListWatch(p.cfg.Client, pods.name, fields.OneTermEqualSelector("spec.nodeName", p.cfg.NodeName))
+		r := cache.NewReflectorWithOptions(lw, &corev1.Pod{}, p.table, cache.ReflectorOptions{Name: "pods of node " + p.cfg.NodeName})
+		tasks.Go(func() { r.RunWithContext(ctx) })
+	}
+	<-ctx.Done()
+	tasks.Wait()
+	return nil
+}
+
+// Synced returns a channel that is closed when the first complete list of the API server has
+// arrived.
+func (p *Pods) Synced() <-chan struct{} { return p.table.synced }
+
+// Lookup returns the pod of ref and its source. It consults, in this order:
+//
+//  1. the informer, for the UID;
+//  2. for a static pod from a file, the manifests;
+//  3. the same again for up to InformerWait, as soon as an object arrives; the manifests
+//     are read at once, because the kubelet has already read the pod's;
+//  4. for a static pod, the informer for its mirror pod; before step 3 if there are no
+//     manifests;
+//  5. the API server, with a GET of the name.
+//
+// Concurrent lookups of a UID share the steps from 3 on. Step 3 is skipped before the
+// informer's first complete list, except for static pods that may have a manifest, and for
+// large pods, which the informer does not keep. Step 5 is skipped for 10 s after 5 consecutive
+// failures. Pods of more than 128 KiB are requested a few at a time, which the namespaces share,
+// and their failures do not count.
+//
+// The override of the pod is that of ref's annotations, which the kubelet sends unchanged:
+// then all annotations have one source.
+//
+// An error that wraps [ErrNotFound] is definite: there is no such pod, or the name belongs
+// to another one. One that wraps context.DeadlineExceeded means that no answer arrived in
+// time.
+func (p *Pods) Lookup(ctx context.Context, ref Ref) (policy.Pod, Source, error) {
+	if ref.UID == "" || ref.Namespace == "" || ref.Name == "" {
+		return policy.Pod{}, "", fmt.Errorf("pod %s: %w", ref, ErrNotFound)
+	}
+	pod, source, err := p.lookup(ctx, ref)
+	if err == nil {
+		pod.Override = policy.Policy(ref.Annotations[policy.OverrideAnnotation])
+	}
+	return pod, source, err
+}
+
+// lookup is Lookup for a valid ref. The override is not set.
+func (p *Pods) lookup(ctx context.Context, ref Ref) (policy.Pod, Source, error) {
+	if r, ok := p.table.get(p.beforeMirror(ref)); ok {
+		return r.pod, r.source, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
+	defer cancel()
+	// A caller that gives up does not end the lookup for the others that share it; the
+	// lookup has a timeout of its own.
+	done := p.lookups.DoChan(ref.UID, func() (any, error) { return p.lookupShared(context.WithoutCancel(ctx), ref) })
+	select {
+	case r := <-done:
+		if r.Err != nil {
+			return policy.Pod{}, "", fmt.Errorf("pod %s: %w", ref, r.Err)
+		}
+		found := r.Val.(result)
+		return found.pod, found.source, nil
+	case <-ctx.Done():
+		return policy.Pod{}, "", fmt.Errorf("pod %s: %w", ref, ctx.Err())
+	}
+}
+
+// beforeMirror returns the ref for the steps in which the manifests have precedence over the
+// mirror pod.
+func (p *Pods) beforeMirror(ref Ref) Ref {
+	ref.NoMirror = ref.NoMirror || ref.isFromFile() && p.cfg.Manifests != ""
+	return ref
+}
+
+// lookupShared performs the steps of Lookup from 3 on, which concurrent lookups share.
+func (p *Pods) lookupShared(ctx context.Context, ref Ref) (r result, err error) {
+	defer func() {
+		if v := recover(); v != nil { // singleflight's goroutine would end the process
+			err = fmt.Errorf("panic in the lookup: %v", v)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
+	defer cancel()
+	if ref.isFromFile() {
+		select {
+		case p.rereadManifests <- struct{}{}:
+		default:
+		}
+	}
+	if p.mayArrive(ref) {
+		waiting, stop := context.WithTimeout(ctx, p.cfg.InformerWait)
+		defer stop()
+		if r, ok := p.table.wait(waiting, p.beforeMirror(ref)); ok {
+			return r, nil
+		}
+	}
+	if r, ok := p.table.get(ref); ok { // a mirror pod
+		return r, nil
+	}
+	if p.cfg.Client == nil || ref.isStatic() && ref.NoMirror {
+		return result{}, ErrNotFound
+	}
+	if err := ctx.Err(); err != nil { // not a failure of the API server
+		return result{}, err
+	}
+	pod, err := p.get(ctx, ref)
+	if err == nil {
+		return result{pod, FromAPI}, nil
+	}
+	if r, ok := p.table.get(ref); ok { // it arrived during the call
+		return r, nil
+	}
+	return result{}, err
+}
+
+// mayArrive reports whether the watch or the manifests are likely to deliver ref's pod.
+func (p *Pods) mayArrive(ref Ref) bool {
+	return p.table.isSynced() && !p.table.isLarge(ref.UID) || ref.isFromFile() && p.cfg.Manifests != ""
+}

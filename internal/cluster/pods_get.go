@@ -1,0 +1,254 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+const (
+	// maxSmall is the size in bytes of the largest object that a small request receives. Most pods
+	// have less than 20 KB.
+	maxSmall = 128 << 10
+
+	// maxLarge is the same of a large request. The API server accepts objects of 3 MiB.
+	maxLarge = 16 << 20
+
+	// decodedPods is the largest number of responses to small requests that are read and decoded at
+	// the same time, and decodedShare that of one namespace. The number of requests itself has no
+	// limit, because a slow API server must not delay the last of many pods that start.
+	decodedPods, decodedShare = 8, 6
+
+	// largeRequests is the largest number of large requests at the same time, and largeShare that of
+	// one namespace. A pod of 3 MB takes tens of megabytes while it is decoded.
+	largeRequests, largeShare = 5, 4
+)
+
+// errTooLarge is the error of a request for a pod that is larger than its limit.
+var errTooLarge = errors.New("the pod is too large")
+
+// get requests ref's pod from the API server: with a small request, and with a large one if the pod
+// is larger. A large pod thus waits for other large pods only, and no small one waits for them.
+func (p *Pods) get(ctx context.Context, ref Ref) (policy.Pod, error) {
+	if !p.table.isLarge(ref.UID) || p.breaker.isOpen() {
+		pod, result, err := p.getSmall(ctx, ref)
+		p.cfg.Metrics.count(small, result)
+		if !errors.Is(err, errTooLarge) {
+			return pod, err
+		}
+	}
+	pod, result, err := p.getLarge(ctx, ref)
+	p.cfg.Metrics.count(large, result)
+	return pod, err
+}
+
+// getSmall sends a small request for ref's pod. Its result opens or closes the circuit breaker.
+func (p *Pods) getSmall(ctx context.Context, ref Ref) (policy.Pod, requestResult, error) {
+	if err := p.breaker.allow(); err != nil {
+		return policy.Pod{}, requestNotSent, err
+	}
+	pod, err := p.getBySize(ctx, ref, small)
+	result := resultOf(err)
+	switch {
+	case result == requestNoSlot: // not a failure of the API server
+	case result != requestFailed:
+		p.breaker.succeeded()
+	default:
+		p.breaker.failed(err)
+	}
+	return pod, result, err
+}
+
+// getLarge sends a large request for ref's pod. The author of the pod decides how long it takes, so
+// a failure does not open the circuit breaker.
+func (p *Pods) getLarge(ctx context.Context, ref Ref) (policy.Pod, requestResult, error) {
+	release, err := p.large.acquire(ctx, ref.Namespace)
+	if err != nil {
+		return policy.Pod{}, requestNoSlot, err
+	}
+	defer release()
+	pod, err := p.getBySize(ctx, ref, large)
+	return pod, resultOf(err), err
+}
+
+// resultOf returns the result of a request that was sent.
+func resultOf(err error) requestResult {
+	switch {
+	case err == nil:
+		return requestFound
+	case errors.Is(err, ErrNotFound):
+		return requestNotFound
+	case errors.Is(err, errTooLarge):
+		return requestTooLarge
+	case errors.Is(err, errNoSlot):
+		return requestNoSlot
+	}
+	return requestFailed
+}
+
+// getBySize requests ref's pod. The response may come from the API server's cache (resource
+// version 0), so that pod starts put no load on its storage. A cache that lags may have the previous
+// pod of this name, or none: then the storage is read.
+func (p *Pods) getBySize(ctx context.Context, ref Ref, s size) (policy.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.GetTimeout)
+	defer cancel()
+	pod, err := p.request(ctx, ref, "0", s)
+	if errors.Is(err, ErrNotFound) && !isAnswer(err) {
+		pod, err = p.request(ctx, ref, "", s)
+	}
+	return pod, err
+}
+
+// request sends one request for ref's pod. An error that is an answer of the API server about
+// this pod wraps ErrNotFound.
+func (p *Pods) request(ctx context.Context, ref Ref, version string, s size) (policy.Pod, error) {
+	r := p.cfg.Client.Get().Namespace(ref.Namespace).Resource(pods.name).Name(ref.Name).
+		VersionedParams(&metav1.GetOptions{ResourceVersion: version}, metav1.ParameterCodec)
+	pod, err := p.receive(ctx, ref.Namespace, r, s)
+	if isConnectionLost(err) { // for example of an API server that was restarted: another one may respond
+		pod, err = p.receive(ctx, ref.Namespace, r, s)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return policy.Pod{}, ErrNotFound
+	case isAnswer(err):
+		return policy.Pod{}, fmt.Errorf("%w: %w", ErrNotFound, err)
+	case err != nil:
+		err = fmt.Errorf("getting the pod from the API server: %w", err)
+		if late := ctx.Err(); late != nil && !errors.Is(err, late) {
+			err = fmt.Errorf("%w: %w", err, late)
+		}
+		return policy.Pod{}, err
+	}
+	isMirror := ref.isStatic() && !ref.NoMirror && pod.Annotations[corev1.MirrorPodAnnotationKey] == ref.UID
+	if string(pod.UID) != ref.UID && !isMirror {
+		return policy.Pod{}, fmt.Errorf("the API server has UID %s for this name: %w", pod.UID, ErrNotFound)
+	}
+	if name := pod.Spec.NodeName; name != "" && name != p.cfg.NodeName {
+		p.otherNode.Do(func() {
+			p.cfg.Logger.Warn("the node name differs from the API server's, pods of this node are not watched: set node.nodeName",
+				"nodeName", p.cfg.NodeName, "wanted", name)
+		})
+	}
+	found := kube.FromPod(pod)
+	found.UID = ref.UID
+	return found, nil
+}
+
+// receive sends a request for a pod of namespace, and decodes the response if it is not larger than
+// s permits. Of a larger one it reads no more.
+func (p *Pods) receive(ctx context.Context, namespace string, r *rest.Request, s size) (*corev1.Pod, error) {
+	body, err := r.Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	limit := int64(maxLarge)
+	if s == small { // a large request has a slot already
+		limit = maxSmall
+		release, err := p.decoded.acquire(ctx, namespace)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+	}
+	data, err := io.ReadAll(io.LimitReader(body, limit+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case int64(len(data)) > limit:
+		return nil, fmt.Errorf("%w: more than %d bytes", errTooLarge, limit)
+	}
+	pod := new(corev1.Pod)
+	object, _, err := p.decoder.Decode(data, nil, pod)
+	if err == nil && object != pod {
+		err = fmt.Errorf("unexpected object %T, want a pod", object)
+	}
+	return pod, err
+}
+
+// isConnectionLost reports whether err is that of a connection that ended before the response was
+// complete. Request.Do repeats such a request, after a second; Request.Stream does not.
+func isConnectionLost(err error) bool {
+	return utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err)
+}
+
+// isAnswer reports whether err says that the API server responds, and does not give this pod to
+// this client. With the identity of a kubelet a pod that does not exist is 403 Forbidden: the
+// node authorizer only knows the pods of the node.
+func isAnswer(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || apierrors.IsNotFound(err) {
+		return false
+	}
+	switch code := status.ErrStatus.Code; code {
+	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return false
+	default:
+		return code >= 400 && code < 500
+	}
+}
+
+// size is the class of a request for a pod.
+type size string
+
+// The sizes.
+const (
+	small size = "small"
+	large size = "large"
+)
+
+// requestResult is the result of a request for a pod.
+type requestResult string
+
+// The results.
+const (
+	requestFound    requestResult = "found"
+	requestNotFound requestResult = "not_found"
+	requestTooLarge requestResult = "too_large" // a small request is sent again as a large one
+	requestFailed   requestResult = "failed"
+	requestNoSlot   requestResult = "no_slot"  // not sent: others were waited for until the lookup ended
+	requestNotSent  requestResult = "not_sent" // the API server does not respond
+)
+
+// PodMetrics counts the requests of a [Pods] for single pods. A nil PodMetrics counts nothing.
+type PodMetrics struct{ requests *prometheus.CounterVec }
+
+// NewPodMetrics returns metrics whose names begin with prefix, registered with r. It panics if r has
+// them already.
+func NewPodMetrics(r prometheus.Registerer, prefix string) *PodMetrics {
+	m := &PodMetrics{requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: prefix + "pod_requests_total",
+		Help: "Requests to the API server for single pods, by size of the object and result.",
+	}, []string{"size", "result"})}
+	for _, s := range []size{small, large} {
+		for _, result := range []requestResult{
+			requestFound, requestNotFound, requestTooLarge, requestFailed, requestNoSlot, requestNotSent,
+		} {
+			m.requests.WithLabelValues(string(s), string(result)) // an alert needs the series before the first event
+		}
+	}
+	r.MustRegister(m.requests)
+	return m
+}
+
+func (m *PodMetrics) count(s size, r requestResult) {
+	if m != nil {
+		m.requests.WithLabelValues(string(s), string(r)).Inc()
+	}
+}

@@ -1,0 +1,135 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+)
+
+// slowBodies is a fault: the pods of the namespace hostile have large objects that do not end. It
+// counts those of which the client reads more than the limit of small requests.
+type slowBodies struct{ reading atomic.Int32 }
+
+func (b *slowBodies) serve(next http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !strings.Contains(r.URL.Path, "/namespaces/hostile/") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if _, err := fmt.Fprintf(w, `{"kind":"Pod","metadata":{"annotations":{"a":"%s`, strings.Repeat("x", 200<<10)); err != nil {
+			return // the client has closed it
+		}
+		b.reading.Add(1)
+		defer b.reading.Add(-1)
+		kubeapi.Stall(w, r)
+	}
+}
+
+// TestLookup_HostileTenant: a tenant starts 100 pods at once whose objects are large and slow to
+// request. A few are requested at a time, the pods of others are found without delay, large ones too,
+// and the circuit breaker stays closed. The watch has delivered none of the pods.
+func TestLookup_HostileTenant(t *testing.T) {
+	web, big := newPod("shop", "web", "u1"), newPod("shop", "big", "u2")
+	big.Annotations["example.com/large"] = strings.Repeat("x", 200<<10)
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		s, bodies := newAPIServer(t, web, big), new(slowBodies)
+		s.setFaults(nil, kubeapi.Stall)
+		api := clientOf(t, "http://api.invalid", kubeapi.Transport(bodies.serve(s)))
+		p, stop := start(t, cluster.PodsConfig{Client: api, Metrics: cluster.NewPodMetrics(registry, "test_")})
+		defer stop()
+		var all sync.WaitGroup
+		for i := range 100 {
+			all.Go(func() {
+				pod := newPod("hostile", fmt.Sprint("p", i), fmt.Sprint("h", i))
+				if _, _, err := p.Lookup(t.Context(), refOf(pod)); err == nil {
+					t.Error("a pod was found that never arrived")
+				}
+			})
+		}
+		for range 3 {
+			synctest.Wait()
+			if n := bodies.reading.Load(); n != 4 {
+				t.Errorf("%d large pods of one namespace are requested at once, want 4", n)
+			}
+			expect(t, p, refOf(web), cluster.FromAPI, 0)
+			expect(t, p, refOf(big), cluster.FromAPI, 0)
+			time.Sleep(300 * time.Millisecond)
+		}
+		all.Wait()
+		expect(t, p, refOf(web), cluster.FromAPI, 0)
+		synctest.Wait()
+		got := requests(t, registry)
+		if sum := got["large failed"] + got["large no_slot"]; sum != 100 || got["large no_slot"] < 80 {
+			t.Errorf("large pods: %v", got)
+		}
+		delete(got, "large failed")
+		delete(got, "large no_slot")
+		want := map[string]int{"small too_large": 103, "small found": 4, "large found": 3}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// requests returns the counters of test_pod_requests_total that are not zero, by size and result.
+func requests(t *testing.T, registry *prometheus.Registry) map[string]int {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if n := int(m.GetCounter().GetValue()); f.GetName() == "test_pod_requests_total" && n > 0 {
+				counts[m.GetLabel()[1].GetValue()+" "+m.GetLabel()[0].GetValue()] = n // sorted by name
+			}
+		}
+	}
+	return counts
+}
+
+// TestLookup_LargePodUnavailable: while the API server does not respond, a pod that is known to be
+// large waits for the circuit breaker as the others do, and its request shows that the API server
+// responds again.
+func TestLookup_LargePodUnavailable(t *testing.T) {
+	big, web := newPod("shop", "big", "u1"), newPod("shop", "web", "u2")
+	big.Spec.DNSConfig.Options = append(big.Spec.DNSConfig.Options, corev1.PodDNSConfigOption{Name: strings.Repeat("o", 200<<10)})
+	inBubble(t, serving(big), func(t *testing.T, s *apiServer, p *cluster.Pods) {
+		s.StopEvents()
+		s.Apply(web)
+		s.setFaults(kubeapi.Fail, nil)
+		for range 10 {
+			expectError(t, p, refOf(big), nil, 0) // not counted
+		}
+		for range 5 {
+			expectError(t, p, refOf(web), nil, 250*time.Millisecond)
+		}
+		before := s.count("get")
+		s.setFaults(nil, nil)
+		expectError(t, p, refOf(big), nil, 0)
+		if got := s.count("get"); got != before {
+			t.Errorf("%d GETs while the circuit breaker is open", got-before)
+		}
+		time.Sleep(10 * time.Second)
+		expect(t, p, refOf(big), cluster.FromAPI, 0)
+		expect(t, p, refOf(web), cluster.FromAPI, 250*time.Millisecond)
+	})
+}

@@ -1,0 +1,224 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package cluster_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
+)
+
+// manifest returns a static pod's file, with an unknown field and a second document: the
+// kubelet accepts both.
+func manifest(name, host string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata:\n  name: %s\n  namespace: kube-system\n"+
+		"spec:\n  hostNetwork: true\n  hostname: %s\n"+
+		"  fromTheFuture: {a: 1}\n  containers: [{name: c, image: i}]\n---\napiVersion: v1\nkind: ConfigMap\n", name, host)
+}
+
+func write(t *testing.T, dir, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits until ref is found in source with a hostname, or not found if host is "".
+func eventually(t *testing.T, p *cluster.Pods, ref cluster.Ref, source cluster.Source, host string) {
+	t.Helper()
+	poll.UntilNil(t, ref.String(), func() error {
+		pod, got, err := p.Lookup(t.Context(), ref)
+		if host == "" && errors.Is(err, cluster.ErrNotFound) {
+			return nil
+		}
+		if host == "" || err != nil || got != source || pod.Hostname != host {
+			return fmt.Errorf("got %+v from %q, %v; want host name %q from %q", pod, got, err, host, source)
+		}
+		if pod.UID != ref.UID || pod.Name != ref.Name || pod.Policy != policy.ClusterFirst || !pod.HostNetwork {
+			t.Errorf("%s: got %+v", ref, pod)
+		}
+		return nil
+	})
+}
+
+func TestStaticPods_Changes(t *testing.T) {
+	dir, log := t.TempDir(), new(logbuffer.Buffer)
+	write(t, dir, "etcd.yaml", manifest("etcd", "first"))
+	write(t, dir, ".hidden.yaml", manifest("hidden", "hidden"))
+	write(t, dir, "bad.yaml", "kind: [")
+	write(t, dir, "service.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n")
+	write(t, dir, "empty", "")
+	write(t, dir, "own", "{apiVersion: v1, kind: Pod, metadata: {name: own, uid: stated}, spec: {hostname: own, hostNetwork: true}}")
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "sub"), 0o700), syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	p, stop := start(t, cluster.PodsConfig{Manifests: dir, InformerWait: 100 * time.Millisecond, Timeout: time.Minute,
+		Logger: slog.New(slog.NewTextHandler(log, nil))})
+	defer stop()
+
+	etcd := staticRef("kube-system", "etcd-"+node, "hash")
+	eventually(t, p, etcd, cluster.FromManifest, "first")
+	eventually(t, p, staticRef("default", "own-"+node, "stated"), cluster.FromManifest, "own")
+	fromAPI, fromURL := etcd, etcd
+	fromAPI.Annotations = map[string]string{"kubernetes.io/config.source": "api"}
+	fromURL.Annotations = map[string]string{"kubernetes.io/config.source": "http"}
+	for _, ref := range []cluster.Ref{
+		fromAPI, fromURL,
+		staticRef("kube-system", "etcd", "hash"),
+		staticRef("default", "etcd-"+node, "hash"),
+		staticRef("default", "own-"+node, "other"),
+		staticRef("kube-system", "hidden-"+node, "hash"),
+	} {
+		if _, source, err := p.Lookup(t.Context(), ref); !errors.Is(err, cluster.ErrNotFound) {
+			t.Errorf("%s: %q, %v", ref, source, err)
+		}
+	}
+
+	write(t, dir, "etcd.yaml", manifest("etcd", "second"))
+	eventually(t, p, etcd, cluster.FromManifest, "second")
+	write(t, dir, "etcd.yaml.bak", manifest("etcd", "backup")) // the kubelet reads it too
+	eventually(t, p, etcd, cluster.FromManifest, "backup")
+	if err := os.Rename(filepath.Join(dir, "etcd.yaml.bak"), filepath.Join(dir, ".etcd.bak")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, p, etcd, cluster.FromManifest, "second")
+	if err := os.Remove(filepath.Join(dir, "etcd.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, p, etcd, "", "")
+
+	for _, file := range []string{"bad.yaml", "service.yaml", "empty", "sub", "fifo"} {
+		if n := strings.Count(log.String(), "path="+filepath.Join(dir, file)+" "); n != 1 {
+			t.Errorf("%s: logged %d times:\n%s", file, n, log)
+		}
+	}
+}
+
+// TestStaticPods_Late: the manifest is written after the lookup has begun.
+func TestStaticPods_Late(t *testing.T) {
+	dir := t.TempDir()
+	p, stop := start(t, cluster.PodsConfig{Manifests: dir, InformerWait: time.Minute, Timeout: time.Minute})
+	defer stop()
+	time.AfterFunc(20*time.Millisecond, func() { write(t, dir, "etcd.json", manifest("etcd", "h")) })
+	_, source, err := p.Lookup(t.Context(), staticRef("kube-system", "etcd-"+node, "hash"))
+	if err != nil || source != cluster.FromManifest {
+		t.Errorf("got %q, %v", source, err)
+	}
+}
+
+// TestStaticPods_SymbolicLink: inotify does not report the target of a link, so the lookup
+// reads it.
+func TestStaticPods_SymbolicLink(t *testing.T) {
+	dir, target := t.TempDir(), t.TempDir()
+	write(t, dir, "known.yaml", manifest("known", "h"))
+	if err := os.Symlink(filepath.Join(target, "etcd.yaml"), filepath.Join(dir, "etcd.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	p, stop := start(t, cluster.PodsConfig{Manifests: dir, InformerWait: time.Minute, Timeout: time.Minute})
+	defer stop()
+	eventually(t, p, staticRef("kube-system", "known-"+node, "hash"), cluster.FromManifest, "h")
+	write(t, target, "etcd.yaml", manifest("etcd", "h"))
+	_, source, err := p.Lookup(t.Context(), staticRef("kube-system", "etcd-"+node, "hash"))
+	if err != nil || source != cluster.FromManifest {
+		t.Errorf("got %q, %v", source, err)
+	}
+}
+
+// TestStaticPods_WithoutAPI covers the start of a control plane node: the API server is
+// one of its static pods, and none of them may wait for it.
+func TestStaticPods_WithoutAPI(t *testing.T) {
+	slow := newAPIServer(t)
+	slow.SetFault(kubeapi.Stall)
+	stalling := httptest.NewServer(slow)
+	defer stalling.Close()
+	for name, url := range map[string]string{"refused": "http://" + process.Loopback(t, 1)[0], "stalling": stalling.URL} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, "kube-apiserver.yaml", manifest("kube-apiserver", "h"))
+			p, stop := start(t,
+				cluster.PodsConfig{Client: clientOf(t, url, nil), Manifests: dir, InformerWait: time.Minute, Timeout: time.Minute})
+			defer stop()
+			ref := staticRef("kube-system", "kube-apiserver-"+node, "hash")
+			// At once: the manifests may not have been read before the kubelet's first request.
+			if _, source, err := p.Lookup(t.Context(), ref); err != nil || source != cluster.FromManifest {
+				t.Errorf("got %q, %v", source, err)
+			}
+		})
+	}
+}
+
+// TestStaticPods_ManifestFirst has a mirror pod with another spec and an annotation: the
+// manifest and the annotations of the request count. Without a manifest, the mirror pod
+// counts, unless it is excluded.
+func TestStaticPods_ManifestFirst(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "etcd.yaml", manifest("etcd", "of-manifest"))
+	mirror := newMirror("kube-system", "etcd-"+node, "own", "hash")
+	mirror.Spec.HostNetwork = true
+	ts := httptest.NewServer(newAPIServer(t, mirror))
+	defer ts.Close()
+	cfg := cluster.PodsConfig{Client: clientOf(t, ts.URL, nil), Manifests: dir, InformerWait: time.Minute, Timeout: 2 * time.Minute}
+	p, stop := start(t, cfg)
+	defer stop()
+	ref := staticRef("kube-system", "etcd-"+node, "hash")
+	for range 3 { // also before the manifests were read
+		if pod, source, err := p.Lookup(t.Context(), ref); err != nil || source != cluster.FromManifest ||
+			pod.Hostname != "of-manifest" || pod.Override != "" {
+			t.Errorf("got %+v from %q, %v", pod, source, err)
+		}
+	}
+	stop()
+	cfg.InformerWait = 100 * time.Millisecond // passes before each of the following results
+	p, stop = start(t, cfg)
+	defer stop()
+	write(t, dir, "etcd.yaml", manifest("other", "of-another"))
+	eventually(t, p, ref, cluster.FromInformer, "host-of-own")
+	ref.NoMirror = true
+	eventually(t, p, ref, "", "")
+}
+
+// TestStaticPods_File: the kubelet's staticPodPath may be a file. It is read again when it is
+// changed, replaced or made anew, and other files of its directory are not read.
+func TestStaticPods_File(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "etcd.yaml", manifest("etcd", "first"))
+	write(t, dir, "other.yaml", manifest("other", "h"))
+	cfg := cluster.PodsConfig{Manifests: filepath.Join(dir, "etcd.yaml"), InformerWait: 100 * time.Millisecond, Timeout: time.Minute}
+	p, stop := start(t, cfg)
+	defer stop()
+	etcd := staticRef("kube-system", "etcd-"+node, "hash")
+	eventually(t, p, etcd, cluster.FromManifest, "first")
+	if _, source, err := p.Lookup(t.Context(), staticRef("kube-system", "other-"+node, "hash")); !errors.Is(err, cluster.ErrNotFound) {
+		t.Errorf("another file of the directory: %q, %v", source, err)
+	}
+	write(t, dir, "etcd.yaml", manifest("etcd", "changed"))
+	eventually(t, p, etcd, cluster.FromManifest, "changed")
+	write(t, dir, ".new", manifest("etcd", "replaced"))
+	if err := os.Rename(filepath.Join(dir, ".new"), filepath.Join(dir, "etcd.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, p, etcd, cluster.FromManifest, "replaced")
+	if err := os.Remove(filepath.Join(dir, "etcd.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, p, etcd, "", "")
+	write(t, dir, "etcd.yaml", manifest("etcd", "again"))
+	eventually(t, p, etcd, cluster.FromManifest, "again")
+}

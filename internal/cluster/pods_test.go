@@ -1,0 +1,809 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
+)
+
+// TestMain removes client-go's error handlers. One of them sleeps until some time after the
+// last error of the process, which may be decades ahead of the clock in a synctest bubble.
+func TestMain(m *testing.M) {
+	utilruntime.ErrorHandlers = nil
+	m.Run()
+}
+
+// newPod returns a pod of the node whose hostname contains its UID.
+func newPod(namespace, name, uid string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, UID: types.UID(uid),
+			Annotations: map[string]string{policy.OverrideAnnotation: "Default", "example.com/large": strings.Repeat("x", 1000)},
+			Labels:      map[string]string{"app": name},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: node, DNSPolicy: corev1.DNSClusterFirst, Hostname: "host-of-" + uid,
+			DNSConfig: &corev1.PodDNSConfig{Searches: []string{"example.com"},
+				Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: new("2")}}},
+			Containers: []corev1.Container{{Name: "c", Image: "example.com/image:1"}},
+		},
+	}
+}
+
+func newMirror(namespace, name, uid, static string) *corev1.Pod {
+	pod := newPod(namespace, name, uid)
+	pod.Annotations[corev1.MirrorPodAnnotationKey] = static
+	pod.Annotations[kube.ConfigSourceAnnotation] = "file"
+	return pod
+}
+
+func refOf(pod *corev1.Pod) cluster.Ref {
+	return cluster.Ref{
+		Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID),
+		Annotations: map[string]string{kube.ConfigSourceAnnotation: "api",
+			policy.OverrideAnnotation: pod.Annotations[policy.OverrideAnnotation]},
+	}
+}
+
+func staticRef(namespace, name, uid string) cluster.Ref {
+	return cluster.Ref{
+		Namespace: namespace, Name: name, UID: uid,
+		Annotations: map[string]string{kube.ConfigSourceAnnotation: "file", "kubernetes.io/config.hash": uid},
+	}
+}
+
+// start runs a Pods until the function that it returns is called.
+func start(t testing.TB, cfg cluster.PodsConfig) (*cluster.Pods, func()) {
+	t.Helper()
+	cfg.NodeName = node
+	p, err := cluster.NewPods(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- p.Run(ctx) }()
+	return p, sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// inBubble runs test in a synctest bubble, with a server and a Pods that has done all that
+// takes no time. A goroutine that does not end fails the test.
+func inBubble(t *testing.T, s func(t *testing.T) *apiServer, test func(*testing.T, *apiServer, *cluster.Pods)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		server := s(t)
+		p, stop := start(t, cluster.PodsConfig{Client: server.local()})
+		defer stop()
+		synctest.Wait()
+		test(t, server, p)
+	})
+}
+
+func serving(pods ...*corev1.Pod) func(*testing.T) *apiServer {
+	return func(t *testing.T) *apiServer { return newAPIServer(t, pods...) }
+}
+
+// unsynced returns a server on which lists and watches stall.
+func unsynced(pods ...*corev1.Pod) func(*testing.T) *apiServer {
+	return func(t *testing.T) *apiServer {
+		s := newAPIServer(t, pods...)
+		s.setFaults(nil, kubeapi.Stall)
+		return s
+	}
+}
+
+// expect looks ref up, and wants it from source after exactly that time.
+func expect(t *testing.T, p *cluster.Pods, ref cluster.Ref, source cluster.Source, after time.Duration) {
+	t.Helper()
+	began := time.Now()
+	pod, got, err := p.Lookup(t.Context(), ref)
+	if err != nil || got != source || pod.UID != ref.UID || pod.Name != ref.Name || pod.Namespace != ref.Namespace {
+		t.Errorf("%s: got %s/%s (UID %s) from %q, %v; want it from %q", ref, pod.Namespace, pod.Name, pod.UID, got, err, source)
+	}
+	if took := time.Since(began); took != after {
+		t.Errorf("%s: took %v, want %v", ref, took, after)
+	}
+}
+
+// expectError looks ref up, and wants an error after exactly that time.
+func expectError(t *testing.T, p *cluster.Pods, ref cluster.Ref, want error, after time.Duration) error {
+	t.Helper()
+	began := time.Now()
+	pod, source, err := p.Lookup(t.Context(), ref)
+	if err == nil || want != nil && !errors.Is(err, want) || source != "" {
+		t.Errorf("%s: got %+v from %q, %v; want %v", ref, pod, source, err, want)
+	}
+	if took := time.Since(began); took != after {
+		t.Errorf("%s: took %v, want %v", ref, took, after)
+	}
+	return err
+}
+
+func TestLookup_Informer(t *testing.T) {
+	web, far := newPod("shop", "web", "u1"), newPod("shop", "far", "u2")
+	far.Spec.NodeName = "node-2"
+	for _, streaming := range []bool{true, false} {
+		s := func(t *testing.T) *apiServer {
+			s := newAPIServer(t, web, far)
+			if !streaming {
+				s.DisableStreamingLists()
+			}
+			return s
+		}
+		inBubble(t, s, func(t *testing.T, s *apiServer, p *cluster.Pods) {
+			if s.count("list") > 0 == streaming {
+				t.Errorf("%d lists", s.count("list"))
+			}
+			expect(t, p, refOf(web), cluster.FromInformer, 0)
+			if got, _, _ := p.Lookup(t.Context(), refOf(web)); !cmp.Equal(got, kube.FromPod(web)) {
+				t.Errorf("got %+v", got)
+			}
+			if s.count("get") != 0 {
+				t.Errorf("%d GETs", s.count("get"))
+			}
+			expect(t, p, refOf(far), cluster.FromAPI, 250*time.Millisecond) // a pod of another node
+		})
+	}
+}
+
+// TestLookup_UpdatedAndDeleted: the annotations are those of the request, the rest is the
+// API server's.
+func TestLookup_UpdatedAndDeleted(t *testing.T) {
+	web := newPod("shop", "web", "u1")
+	inBubble(t, serving(web), func(t *testing.T, s *apiServer, p *cluster.Pods) {
+		changed := web.DeepCopy()
+		changed.Annotations[policy.OverrideAnnotation] = "None"
+		changed.Spec.Hostname = "changed"
+		s.Apply(changed)
+		synctest.Wait()
+		if pod, _, err := p.Lookup(t.Context(), refOf(web)); err != nil || pod.Override != policy.Default || pod.Hostname != "changed" {
+			t.Errorf("got %+v, %v", pod, err)
+		}
+		ref := refOf(web)
+		ref.Annotations = nil
+		if pod, _, err := p.Lookup(t.Context(), ref); err != nil || pod.Override != "" {
+			t.Errorf("without annotations: got %+v, %v", pod, err)
+		}
+		s.Delete(changed)
+		synctest.Wait()
+		expectError(t, p, refOf(web), cluster.ErrNotFound, 250*time.Millisecond)
+	})
+}
+
+func TestLookup_NotSynced(t *testing.T) {
+	web := newPod("shop", "web", "u1")
+	inBubble(t, unsynced(web), func(t *testing.T, s *apiServer, p *cluster.Pods) {
+		expect(t, p, refOf(web), cluster.FromAPI, 0)
+		expectError(t, p, refOf(newPod("shop", "absent", "u2")), cluster.ErrNotFound, 0)
+		s.setFaults(kubeapi.Stall, kubeapi.Stall)
+		expectError(t, p, refOf(web), context.DeadlineExceeded, 500*time.Millisecond)
+	})
+}
+
+// TestLookup_LargePod: the informer does not keep a pod with a large dnsConfig. It is requested
+// when it starts, without waiting for the informer.
+func TestLookup_LargePod(t *testing.T) {
+	web := newPod("shop", "web", "u1")
+	inBubble(t, serving(web), func(t *testing.T, s *apiServer, p *cluster.Pods) {
+		large := web.DeepCopy()
+		large.Spec.DNSConfig.Options = append(large.Spec.DNSConfig.Options, corev1.PodDNSConfigOption{Name: strings.Repeat("o", 16<<10)})
+		s.Apply(large)
+		synctest.Wait()
+		expect(t, p, refOf(web), cluster.FromAPI, 0)
+		if got, _, _ := p.Lookup(t.Context(), refOf(web)); len(got.Config.Options) != 2 {
+			t.Errorf("got %d options", len(got.Config.Options))
+		}
+		s.Apply(web)
+		synctest.Wait()
+		expect(t, p, refOf(web), cluster.FromInformer, 0)
+		s.Apply(large)
+		synctest.Wait()
+		s.Delete(large)
+		synctest.Wait()
+		expectError(t, p, refOf(web), cluster.ErrNotFound, 250*time.Millisecond)
+	})
+}
+
+// TestLookup_LargePodsAtOnce: four large pods are requested at the same time, and the others wait.
+func TestLookup_LargePodsAtOnce(t *testing.T) {
+	var all []*corev1.Pod
+	for i := range 10 {
+		pod := newPod("shop", fmt.Sprint("large-", i), fmt.Sprint("u", i))
+		pod.Spec.DNSConfig.Options[0].Name = strings.Repeat("o", 16<<10)
+		all = append(all, pod)
+	}
+	inBubble(t, serving(all...), func(t *testing.T, s *apiServer, p *cluster.Pods) {
+		const most = 4
+		s.getDelay.Store(int64(100 * time.Millisecond))
+		var lookups sync.WaitGroup
+		for _, pod := range all {
+			lookups.Go(func() {
+				if _, source, err := p.Lookup(t.Context(), refOf(pod)); err != nil || source != cluster.FromAPI {
+					t.Errorf("%s: %s, %v", pod.Name, source, err)
+				}
+			})
+		}
+		for _, want := range []int{0, most, 2 * most, len(all)} {
+			synctest.Wait()
+			if got := s.count("get"); got != want {
+				t.Errorf("%d pods requested, want %d", got, want)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		lookups.Wait()
+	})
+}
+
+func TestLookup_WatchLags(t *testing.T) {
+	web := newPod("shop", "web", "u1")
+	inBubble(t, serving(), func(t *testing.T, s *apiServer, p *cluster.Pods) {
+		time.AfterFunc(100*time.Millisecond, func() { s.Apply(web) })
+		expect(t, p, refOf(web), cluster.FromInformer, 100*time.Millisecond)
+		if s.count("get") != 0 {
+			t.Errorf("%d GETs", s.count("get"))
+		}
+	})
+}
+
+func TestLookup_ArrivesDuringGet(t *testing.T) {
+	web := newPod("shop", "web", "u1")
+	inBubble(t, serving(), func(t *testing.T, s *apiServer, p *cluster.Pods) {
+		s.setFaults(kubeapi.Stall, nil)
+		time.AfterFunc(400*time.Millisecond, func() { s.Apply(web) })
+		expect(t, p, refOf(web), cluster.FromInformer, 750*time.Millisecond)
+	})
+}
+
+func TestLookup_Timeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newAPIServer(t)
+		s.setFaults(kubeapi.Stall, nil)
+		var log strings.Builder
+		p, stop := start(t, cluster.PodsConfig{
+			Client: s.local(), InformerWait: time.Minute, GetTimeout: time.Minute, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		defer stop()
+		synctest.Wait()
+		ref := refOf(newPod("shop", "web", "u1"))
+		for range 6 {
+			expectError(t, p, ref, context.DeadlineExceeded, time.Second)
+			synctest.Wait()
+		}
+		if s.count("get") != 0 || log.Len() > 0 { // the breaker does not count these
+			t.Errorf("%d GETs, logged %s", s.count("get"), &log)
+		}
+
+		// A caller that gives up returns at once. The lookup goes on for the others.
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Millisecond, cancel)
+		left := make(chan time.Duration)
+		go func() {
+			began := time.Now()
+			if _, _, err := p.Lookup(ctx, ref); !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+			left <- time.Since(began)
+		}()
+		synctest.Wait()
+		time.AfterFunc(100*time.Millisecond, func() { s.Apply(newPod("shop", "web", "u1")) })
+		expect(t, p, ref, cluster.FromInformer, 100*time.Millisecond)
+		if d := <-left; d != 10*time.Millisecond {
+			t.Errorf("left after %v", d)
+		}
+	})
+}
+
+// TestLookup_TimeoutSet: a quarter of the timeout is for the watch, half of it for the GET, and a
+// lookup that is shared by slow callers ends with it.
+func TestLookup_TimeoutSet(t *testing.T) {
+	for _, timeout := range []time.Duration{100 * time.Millisecond, 30 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			web, db := newPod("shop", "web", "u1"), newPod("shop", "db", "u2")
+			s := newAPIServer(t)
+			p, stop := start(t, cluster.PodsConfig{Client: s.local(), Timeout: timeout})
+			defer stop()
+			synctest.Wait()
+			time.AfterFunc(timeout/4-1, func() { s.Apply(web) })
+			expect(t, p, refOf(web), cluster.FromInformer, timeout/4-1)
+			expectError(t, p, refOf(db), cluster.ErrNotFound, timeout/4)
+
+			s.StopEvents()
+			s.Apply(db)
+			s.getDelay.Store(int64(timeout/2 - 1))
+			expect(t, p, refOf(db), cluster.FromAPI, 3*timeout/4-1)
+			s.getDelay.Store(int64(timeout/2 + 1))
+			expectError(t, p, refOf(db), context.DeadlineExceeded, 3*timeout/4)
+			time.Sleep(time.Nanosecond) // the server ends its response
+		})
+	}
+}
+
+func TestLookup_Concurrent(t *testing.T) {
+	web := newPod("shop", "web", "u1")
+	many := func(t *testing.T, p *cluster.Pods, pods func(int) *corev1.Pod) {
+		var all sync.WaitGroup
+		for i := range 500 {
+			all.Go(func() { expect(t, p, refOf(pods(i)), cluster.FromAPI, 350*time.Millisecond) })
+		}
+		all.Wait()
+	}
+	slow := func(s *apiServer) {
+		s.getDelay.Store(int64(100 * time.Millisecond))
+		s.StopEvents()
+	}
+	inBubble(t, serving(), func(t *testing.T, s *apiServer, p *cluster.Pods) {
+		slow(s)
+		s.Apply(web)
+		many(t, p, func(int) *corev1.Pod { return web })
+		if s.count("get") != 1 {
+			t.Errorf("one pod: %d GETs", s.count("get"))
+		}
+	})
+	inBubble(t, serving(), func(t *testing.T, s *apiServer, p *cluster.Pods) {
+		slow(s)
+		var pods []*corev1.Pod
+		for i := range 500 {
+			pods = append(pods, newPod("shop", fmt.Sprint("web-", i), fmt.Sprint("u", i)))
+			s.Apply(pods[i])
+		}
+		many(t, p, func(i int) *corev1.Pod { return pods[i] })
+		if s.count("get") != 500 {
+			t.Errorf("500 pods: %d GETs", s.count("get"))
+		}
+	})
+}
+
+func TestBreaker(t *testing.T) {
+	web := newPod("shop", "web", "u1")
+	inBubble(t, unsynced(web), func(t *testing.T, s *apiServer, p *cluster.Pods) {
+		s.setFaults(kubeapi.Fail, kubeapi.Stall)
+		for range 4 {
+			expectError(t, p, refOf(web), nil, 0)
+		}
+		s.setFaults(nil, kubeapi.Stall)
+		expect(t, p, refOf(web), cluster.FromAPI, 0) // resets the count
+
+		s.setFaults(kubeapi.Stall, kubeapi.Stall)
+		for range 5 {
+			expectError(t, p, refOf(web), context.DeadlineExceeded, 500*time.Millisecond)
+		}
+		before := s.count("get")
+		s.setFaults(nil, kubeapi.Stall)
+		err := expectError(t, p, refOf(web), context.DeadlineExceeded, 0)
+		if !strings.Contains(fmt.Sprint(err), "not calling the API server for another 10s") {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(10*time.Second - time.Nanosecond)
+		expectError(t, p, refOf(web), context.DeadlineExceeded, 0)
+		if s.count("get") != before {
+			t.Errorf("%d GETs while open", s.count("get")-before)
+		}
+
+		// One call is allowed. It fails, and the breaker stays open for another 10 s.
+		s.setFaults(kubeapi.Stall, kubeapi.Stall)
+		time.Sleep(time.Nanosecond)
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() { _, _, _ = p.Lookup(t.Context(), refOf(newPod("shop", "web", fmt.Sprint("u", i)))) })
+		}
+		all.Wait()
+		if s.count("get") != before+1 {
+			t.Errorf("%d GETs when half open", s.count("get")-before)
+		}
+		s.setFaults(nil, kubeapi.Stall)
+		expectError(t, p, refOf(web), context.DeadlineExceeded, 0)
+		time.Sleep(10 * time.Second)
+		for range 3 {
+			expect(t, p, refOf(web), cluster.FromAPI, 0)
+		}
+	})
+}
+
+// TestBreaker_NotFound: 404 Not Found is not a failure.
+func TestBreaker_NotFound(t *testing.T) {
+	inBubble(t, unsynced(), func(t *testing.T, s *apiServer, p *cluster.Pods) {
+		for i := range 20 {
+			expectError(t, p, refOf(newPod("shop", "web", fmt.Sprint("u", i))), cluster.ErrNotFound, 0)
+		}
+		if s.count("get") != 40 { // from the cache of the API server, and from its storage
+			t.Errorf("%d GETs", s.count("get"))
+		}
+	})
+}
+
+// TestBreaker_Forbidden: with the identity of a kubelet, 403 is the answer for a pod that does
+// not exist. It is not a failure, unlike 401 and 429.
+func TestBreaker_Forbidden(t *testing.T) {
+	web := newPod("shop", "web", "u1")
+	for code, answer := range map[int]bool{400: true, 401: false, 403: true, 408: false, 410: true, 429: false, 500: false, 503: false} {
+		inBubble(t, unsynced(web), func(t *testing.T, s *apiServer, p *cluster.Pods) {
+			fault := func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(code)
+				fmt.Fprintf(w, `{"apiVersion":"v1","kind":"Status","status":"Failure","message":"no relationship found","code":%d}`, code)
+			}
+			s.setFaults(fault, kubeapi.Stall)
+			for range 5 {
+				_, _, err := p.Lookup(t.Context(), refOf(web))
+				if errors.Is(err, cluster.ErrNotFound) != answer || !strings.Contains(fmt.Sprint(err), "no relationship found") {
+					t.Errorf("%d: %v", code, err)
+				}
+			}
+			s.setFaults(nil, kubeapi.Stall)
+			before := s.count("get")
+			_, _, err := p.Lookup(t.Context(), refOf(web))
+			if gets := s.count("get") - before; (err == nil) != answer || answer && gets != 1 || !answer && gets != 0 {
+				t.Errorf("%d: afterwards %v, %d GETs", code, err, gets)
+			}
+		})
+	}
+}
+
+// TestLookup_StaleCache has an API server whose cache lags: it has the previous pod of a
+// StatefulSet, or none. The storage has the pod.
+func TestLookup_StaleCache(t *testing.T) {
+	previous, pod := newPod("shop", "db-0", "u1"), newPod("shop", "db-0", "u2")
+	for name, stale := range map[string][]*corev1.Pod{"previous pod": {previous}, "no pod": nil} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, unsynced(pod), func(t *testing.T, s *apiServer, p *cluster.Pods) {
+				lagging := kubeapi.New()
+				for _, o := range stale {
+					lagging.Apply(o)
+				}
+				s.stale.Store(lagging)
+				expect(t, p, refOf(pod), cluster.FromAPI, 0)
+			})
+		})
+	}
+}
+
+// TestLookup_OtherNodeName: a name that differs from the API server's makes every lookup a GET,
+// and is logged once.
+func TestLookup_OtherNodeName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newAPIServer(t)
+		var log logbuffer.Buffer
+		var pods []*corev1.Pod
+		for i := range 3 {
+			pods = append(pods, newPod("shop", fmt.Sprint("web-", i), fmt.Sprint("u", i)))
+			pods[i].Spec.NodeName = strings.ToUpper(node)
+			s.Apply(pods[i])
+		}
+		p, stop := start(t, cluster.PodsConfig{Client: s.local(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		defer stop()
+		synctest.Wait()
+		for _, pod := range pods {
+			expect(t, p, refOf(pod), cluster.FromAPI, 250*time.Millisecond)
+		}
+		if want := "nodeName=node-1 wanted=NODE-1"; strings.Count(log.String(), want) != 1 || strings.Count(log.String(), "\n") != 1 {
+			t.Errorf("want one line with %s:\n%s", want, log.String())
+		}
+	})
+}
+
+func TestLookup_Recreated(t *testing.T) {
+	first, second := newPod("shop", "db-0", "u1"), newPod("shop", "db-0", "u2")
+	inBubble(t, serving(first), func(t *testing.T, s *apiServer, p *cluster.Pods) {
+		expect(t, p, refOf(first), cluster.FromInformer, 0)
+		err := expectError(t, p, refOf(second), cluster.ErrNotFound, 250*time.Millisecond)
+		if !strings.Contains(fmt.Sprint(err), "has UID u1") {
+			t.Errorf("got %v", err)
+		}
+		s.Apply(second)
+		synctest.Wait()
+		expect(t, p, refOf(second), cluster.FromInformer, 0)
+		expectError(t, p, refOf(first), cluster.ErrNotFound, 250*time.Millisecond)
+	})
+}
+
+func TestRun_WatchEnds(t *testing.T) {
+	for name, expired := range map[string]bool{"cut": false, "410 Gone": true} {
+		t.Run(name, func(t *testing.T) {
+			old, web := newPod("shop", "old", "u0"), newPod("shop", "web", "u1")
+			inBubble(t, serving(old), func(t *testing.T, s *apiServer, p *cluster.Pods) {
+				time.Sleep(time.Minute)
+				s.CutWatches()
+				if expired {
+					s.Forget()
+				}
+				s.Delete(old)
+				s.Apply(web)
+				time.Sleep(time.Minute)
+				expect(t, p, refOf(web), cluster.FromInformer, 0)
+				expectError(t, p, refOf(old), cluster.ErrNotFound, 250*time.Millisecond)
+			})
+		})
+	}
+}
+
+func TestLookup_MirrorPod(t *testing.T) {
+	mirror := newMirror("kube-system", "etcd-"+node, "own", "hash")
+	forged := newMirror("shop", "etcd-"+node, "evil", "hash-2")
+	ref := staticRef("kube-system", "etcd-"+node, "hash")
+	inBubble(t, serving(mirror, forged), func(t *testing.T, s *apiServer, p *cluster.Pods) {
+		expect(t, p, ref, cluster.FromInformer, 0)
+		expectError(t, p, staticRef("kube-system", "etcd-"+node, "hash-2"), cluster.ErrNotFound, 250*time.Millisecond)
+		pretends := ref
+		pretends.Annotations = map[string]string{kube.ConfigSourceAnnotation: "api"}
+		expectError(t, p, pretends, cluster.ErrNotFound, 250*time.Millisecond)
+
+		next := newMirror("kube-system", "etcd-"+node, "own-2", "hash-3") // after a change of the manifest
+		time.AfterFunc(50*time.Millisecond, func() { s.Apply(next) })
+		expect(t, p, staticRef("kube-system", "etcd-"+node, "hash-3"), cluster.FromInformer, 50*time.Millisecond)
+		expectError(t, p, ref, cluster.ErrNotFound, 250*time.Millisecond)
+		s.Delete(next)
+		synctest.Wait()
+		expectError(t, p, staticRef("kube-system", "etcd-"+node, "hash-3"), cluster.ErrNotFound, 250*time.Millisecond)
+	})
+	inBubble(t, unsynced(mirror), func(t *testing.T, _ *apiServer, p *cluster.Pods) {
+		expect(t, p, ref, cluster.FromAPI, 0)
+	})
+	without := ref
+	without.NoMirror = true
+	inBubble(t, serving(mirror), func(t *testing.T, s *apiServer, p *cluster.Pods) {
+		expectError(t, p, without, cluster.ErrNotFound, 250*time.Millisecond)
+		if s.count("get") != 0 {
+			t.Errorf("%d GETs of a mirror pod that must not be used", s.count("get"))
+		}
+	})
+}
+
+func TestLookup_Panic(t *testing.T) {
+	p, err := cluster.NewPods(cluster.PodsConfig{NodeName: node, Client: clientOf(t, "http://api.invalid", panics{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := p.Lookup(t.Context(), refOf(newPod("shop", "web", "u1"))); err == nil || !strings.Contains(err.Error(), "panic") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestRun_Stop: Run returns at once, also during a backoff.
+func TestRun_Stop(t *testing.T) {
+	for pause := range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			_, stop := start(t, cluster.PodsConfig{Client: clientOf(t, "http://api.invalid", refuses{})})
+			time.Sleep(time.Duration(pause) * 7 * time.Second)
+			synctest.Wait()
+			began := time.Now()
+			if stop(); time.Since(began) > 0 {
+				t.Errorf("took %v", time.Since(began))
+			}
+		})
+	}
+}
+
+type refuses struct{}
+
+func (refuses) RoundTrip(*http.Request) (*http.Response, error) { return nil, syscall.ECONNREFUSED }
+
+type panics struct{}
+
+func (panics) RoundTrip(*http.Request) (*http.Response, error) { panic("no transport") }
+
+func TestNew_Config(t *testing.T) {
+	if p, err := cluster.NewPods(cluster.PodsConfig{}); err == nil {
+		t.Errorf("without a node name: %+v", p)
+	}
+	p, err := cluster.NewPods(cluster.PodsConfig{NodeName: node, Timeout: time.Minute}) // without API server and manifests
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := refOf(newPod("shop", "web", "u1"))
+	for _, ref := range []cluster.Ref{web, {}, {UID: "u1"}, staticRef("kube-system", "etcd", "hash")} {
+		if _, _, err := p.Lookup(t.Context(), ref); !errors.Is(err, cluster.ErrNotFound) {
+			t.Errorf("%s: got %v", ref, err)
+		}
+	}
+}
+
+// TestLookup_Faults: over the network, a lookup ends in time with the right kind of error,
+// and so does Run.
+func TestLookup_Faults(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault http.HandlerFunc // nil: no server
+		want  error            // nil: another error than those of Lookup's comment
+	}{
+		"stalls":    {kubeapi.Stall, context.DeadlineExceeded},
+		"no end":    {stallInBody, context.DeadlineExceeded},
+		"truncated": {kubeapi.Truncate, nil},
+		"HTML":      {sendHTML, nil},
+		"500":       {kubeapi.Fail, nil},
+		"refused":   {nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newAPIServer(t)
+			s.setFaults(c.fault, c.fault)
+			ts := httptest.NewServer(s)
+			defer ts.Close()
+			url := ts.URL
+			if c.fault == nil {
+				url = "http://" + process.Loopback(t, 1)[0]
+			}
+			lookupWithFault(t, url, c.want != nil)
+		})
+	}
+}
+
+// losesConnections is a transport that loses the connections of the first requests for single pods,
+// before or within the response.
+type losesConnections struct {
+	http.RoundTripper
+	how  string
+	left int
+}
+
+func (l *losesConnections) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Path == "/api/v1/pods" || l.left == 0 {
+		return l.RoundTripper.RoundTrip(r)
+	}
+	l.left--
+	switch l.how {
+	case "reset":
+		return nil, &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+	case "closed":
+		return nil, io.EOF
+	case "without reply to a ping":
+		return nil, errors.New("http2: client connection lost")
+	}
+	response, err := l.RoundTripper.RoundTrip(r)
+	if err == nil {
+		response.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(io.LimitReader(response.Body, 10), iotest.ErrReader(io.ErrUnexpectedEOF)), response.Body}
+	}
+	return response, err
+}
+
+// TestLookup_ConnectionLost: a request whose connection is lost, because an API server ends, is sent
+// again at once: there may be another API server. If that connection is lost, too, the lookup fails.
+func TestLookup_ConnectionLost(t *testing.T) {
+	for _, how := range []string{"reset", "closed", "without reply to a ping", "within the response"} {
+		t.Run(how, func(t *testing.T) {
+			web := newPod("shop", "web", "u1")
+			synctest.Test(t, func(t *testing.T) {
+				s := unsynced(web)(t)
+				network := &losesConnections{RoundTripper: kubeapi.Transport(s), how: how, left: 1}
+				p, stop := start(t, cluster.PodsConfig{Client: clientOf(t, "http://api.invalid", network)})
+				defer stop()
+				synctest.Wait()
+				expect(t, p, refOf(web), cluster.FromAPI, 0)
+				network.left = 2
+				expectError(t, p, refOf(web), nil, 0)
+			})
+		})
+	}
+}
+
+func lookupWithFault(t *testing.T, url string, wantLate bool) {
+	t.Helper()
+	cfg := cluster.PodsConfig{Client: clientOf(t, url, nil)}
+	if !wantLate { // a busy machine must not make it late
+		cfg.GetTimeout, cfg.Timeout = time.Minute, 2*time.Minute
+	}
+	p, stop := start(t, cfg)
+	defer func() {
+		began := time.Now()
+		if stop(); time.Since(began) > slack {
+			t.Errorf("stopping took %v", time.Since(began))
+		}
+	}()
+	began := time.Now()
+	_, _, err := p.Lookup(t.Context(), refOf(newPod("shop", "web", "u1")))
+	if took := time.Since(began); took > slack {
+		t.Errorf("took %v", took)
+	}
+	late, unknown := errors.Is(err, context.DeadlineExceeded), errors.Is(err, cluster.ErrNotFound)
+	if err == nil || unknown || late != wantLate {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestRun_Network uses a socket, and waits for the last goroutine.
+func TestRun_Network(t *testing.T) {
+	goroutines := runtime.NumGoroutine()
+	web, db := newPod("shop", "web", "u1"), newPod("shop", "db", "u2")
+	s := newAPIServer(t, web)
+	ts := httptest.NewServer(s)
+	var log strings.Builder
+	transport := &http.Transport{}
+	cfg := cluster.PodsConfig{
+		Client: clientOf(t, ts.URL, transport), Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		InformerWait: time.Minute, GetTimeout: time.Minute, Timeout: 2 * time.Minute, // for a busy machine
+	}
+	p, stop := start(t, cfg)
+	cfg.InformerWait = time.Millisecond
+	hasty, stopHasty := start(t, cfg)
+	waitSynced(t, p, web)
+	waitSynced(t, hasty, web)
+	before := s.count("get")
+	time.AfterFunc(20*time.Millisecond, func() { s.Apply(db) })
+	for _, ref := range []cluster.Ref{refOf(web), refOf(db)} {
+		if _, source, err := p.Lookup(t.Context(), ref); err != nil || source != cluster.FromInformer {
+			t.Errorf("%s: %q, %v", ref, source, err)
+		}
+	}
+	s.StopEvents()
+	late := newPod("shop", "late", "u3")
+	s.Apply(late)
+	if _, source, err := hasty.Lookup(t.Context(), refOf(late)); err != nil || source != cluster.FromAPI || s.count("get") != before+1 {
+		t.Errorf("%q, %v, %d GETs", source, err, s.count("get"))
+	}
+	s.CutWatches()
+	stop()
+	stopHasty()
+	transport.CloseIdleConnections()
+	ts.Close()
+	for began := time.Now(); runtime.NumGoroutine() > goroutines; time.Sleep(time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			stacks := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines, before %d:\n%s", runtime.NumGoroutine(), goroutines, stacks[:runtime.Stack(stacks, true)])
+		}
+	}
+	if log.Len() > 0 {
+		t.Errorf("logged %s", log.String())
+	}
+}
+
+// waitSynced waits until the informer has a pod.
+func waitSynced(t testing.TB, p *cluster.Pods, pod *corev1.Pod) {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
+		if _, source, err := p.Lookup(t.Context(), refOf(pod)); err == nil && source == cluster.FromInformer {
+			return
+		}
+	}
+	t.Fatal("not synced")
+}
+
+// BenchmarkLookup measures the lookup of a pod that the informer has.
+func BenchmarkLookup(b *testing.B) {
+	web := newPod("shop", "web", "u1")
+	p, stop := start(b, cluster.PodsConfig{Client: newAPIServer(b, web).local()})
+	defer stop()
+	waitSynced(b, p, web)
+	ref := refOf(web)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := p.Lookup(b.Context(), ref); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,235 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+// object is a converted API object.
+type object struct {
+	types.NamespacedName
+	put     func(*zone.Edit) // adds it to the zone; nil: it is not in the zone
+	problem error            // why parts of it were left out; nil: none were
+
+	changed time.Time   // of an EndpointSlice: the time of the change that led to this version; zero: unknown
+	kind    serviceKind // of an EndpointSlice
+	cluster string      // of the namespace kube-system: its UID, which identifies the cluster
+}
+
+// converter converts API objects to objects of a zone with a domain.
+type converter struct{ domain fqdn.Name }
+
+// convert converts a *Namespace, *Service, *EndpointSlice or *Pod.
+func (c converter) convert(obj any) (object, error) {
+	switch o := obj.(type) {
+	case *corev1.Namespace:
+		return c.namespace(o), nil
+	case *corev1.Service:
+		s, err := c.service(o)
+		return newObject(o, s, err, func(e *zone.Edit) { e.PutService(*s) }), nil
+	case *discoveryv1.EndpointSlice:
+		s, err := c.slice(o)
+		converted := newObject(o, s, err, func(e *zone.Edit) { e.PutEndpointSlice(*s) })
+		// If the annotation is missing or malformed, the time stays zero.
+		converted.changed, _ = time.Parse(time.RFC3339Nano, o.Annotations[corev1.EndpointsLastChangeTriggerTime])
+		converted.kind = clusterIP
+		if _, is := o.Labels[corev1.IsHeadlessService]; is {
+			converted.kind = headless
+		}
+		return converted, nil
+	case *corev1.Pod:
+		p, err := c.pod(o)
+		return newObject(o, p, err, func(e *zone.Edit) { e.PutPod(*p) }), nil
+	}
+	return object{}, fmt.Errorf("unexpected object %T", obj)
+}
+
+// newObject returns an object with value as its part in the zone; nil: none.
+func newObject[T any](meta metav1.Object, value *T, problem error, put func(*zone.Edit)) object {
+	o := object{NamespacedName: nameOf(meta), problem: problem}
+	if value != nil {
+		o.put = put
+	}
+	return o
+}
+
+func (c converter) namespace(o *corev1.Namespace) object {
+	name := o.Name
+	converted := object{NamespacedName: types.NamespacedName{Name: name}, problem: zone.CheckNamespace(c.domain, name)}
+	if converted.problem == nil {
+		converted.put = func(e *zone.Edit) { e.PutNamespace(name) }
+	}
+	if name == metav1.NamespaceSystem {
+		converted.cluster = string(o.UID)
+	}
+	return converted
+}
+
+// tolerateUnready is the annotation that preceded publishNotReadyAddresses. The
+// specification (section 2.1) still has it.
+const tolerateUnready = "service.alpha.kubernetes.io/tolerate-unready-endpoints"
+
+// service returns nil for a Service that has no valid name. The error joins the problems of
+// the parts that were left out.
+func (c converter) service(o *corev1.Service) (*zone.Service, error) {
+	s := zone.Service{Namespace: o.Namespace, Name: o.Name, PublishNotReady: o.Spec.PublishNotReadyAddresses ||
+		o.Annotations[tolerateUnready] == "true"}
+	if err := s.Check(c.domain); err != nil {
+		return nil, err
+	}
+	// When the type of a Service changes, the API keeps the fields of the previous type;
+	// only those of the current type apply.
+	if o.Spec.Type == corev1.ServiceTypeExternalName {
+		if s.ExternalName = o.Spec.ExternalName; s.ExternalName == "" {
+			return nil, errors.New("spec.externalName is missing")
+		}
+		return &s, nil
+	}
+	var errs []error
+	ips := clusterIPs(&o.Spec)
+	for _, ip := range ips {
+		addr, err := netip.ParseAddr(ip)
+		if err != nil || addr.Zone() != "" {
+			errs = append(errs, fmt.Errorf("spec.clusterIPs: %q is not an address", ip))
+			continue
+		}
+		s.ClusterIPs = append(s.ClusterIPs, addr.Unmap())
+	}
+	if len(ips) > 0 && len(s.ClusterIPs) == 0 {
+		return nil, errors.Join(errs...) // without an address it would be a headless Service
+	}
+	for i, p := range o.Spec.Ports {
+		port, err := newPort(p.Name, p.Protocol, p.Port)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("spec.ports[%d]: %w", i, err))
+			continue
+		}
+		s.Ports = append(s.Ports, port)
+	}
+	return &s, errors.Join(errs...)
+}
+
+// clusterIPs returns the cluster IPs as text; a headless Service has none. API servers
+// before 1.20 and many manifests set clusterIP only.
+func clusterIPs(spec *corev1.ServiceSpec) []string {
+	ips := spec.ClusterIPs
+	if len(ips) == 0 {
+		ips = []string{spec.ClusterIP}
+	}
+	if ips[0] == corev1.ClusterIPNone || ips[0] == "" {
+		return nil
+	}
+	return ips
+}
+
+func newPort(name string, protocol corev1.Protocol, number int32) (zone.Port, error) {
+	p := zone.Port{Name: name, Number: uint16(number)}
+	switch protocol {
+	case corev1.ProtocolTCP, "": // the API's default
+		p.Protocol = "tcp"
+	case corev1.ProtocolUDP:
+		p.Protocol = "udp"
+	case corev1.ProtocolSCTP:
+		p.Protocol = "sctp"
+	default:
+		p.Protocol = string(protocol)
+	}
+	if number != int32(p.Number) {
+		return p, fmt.Errorf("port %d: a port is at most 65535", number)
+	}
+	return p, p.Check()
+}
+
+// slice returns nil for a slice that has no part in the zone: its endpoints are names, or
+// it belongs to no Service. The error joins the problems of the parts that were left out.
+func (c converter) slice(o *discoveryv1.EndpointSlice) (*zone.EndpointSlice, error) {
+	s := zone.EndpointSlice{Namespace: o.Namespace, Name: o.Name, Service: o.Labels[discoveryv1.LabelServiceName]}
+	if o.AddressType == discoveryv1.AddressTypeFQDN || s.Service == "" {
+		return nil, nil
+	}
+	if err := s.Check(c.domain); err != nil {
+		return nil, err
+	}
+	var errs []error
+	for i, p := range o.Ports {
+		if p.Port == nil { // all ports: an SRV record needs a number
+			continue
+		}
+		port, err := newPort(ptr.Deref(p.Name, ""), ptr.Deref(p.Protocol, ""), *p.Port)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("ports[%d]: %w", i, err))
+			continue
+		}
+		s.Ports = append(s.Ports, port)
+	}
+	s.Endpoints = make([]zone.Endpoint, 0, len(o.Endpoints))
+	for i, ep := range o.Endpoints {
+		for _, err := range c.addEndpoints(&s, ep) {
+			errs = append(errs, fmt.Errorf("endpoints[%d]: %w", i, err))
+		}
+	}
+	return &s, errors.Join(errs...)
+}
+
+// addEndpoints adds an endpoint to s for each address of ep, and returns the errors of the
+// invalid ones.
+func (c converter) addEndpoints(s *zone.EndpointSlice, ep discoveryv1.Endpoint) (errs []error) {
+	for _, text := range ep.Addresses {
+		addr, err := netip.ParseAddr(text)
+		converted := zone.Endpoint{
+			Addr:     addr.Unmap(),
+			Hostname: ptr.Deref(ep.Hostname, ""),
+			Ready:    ptr.Deref(ep.Conditions.Ready, true), // nil is unknown; clients are to treat it as ready
+		}
+		if err == nil {
+			err = s.CheckEndpoint(c.domain, converted)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		s.Endpoints = append(s.Endpoints, converted)
+	}
+	return errs
+}
+
+// pod returns nil for a pod without an address, and for one that has terminated: its
+// address may belong to another pod already.
+func (c converter) pod(o *corev1.Pod) (*zone.Pod, error) {
+	if o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed {
+		return nil, nil
+	}
+	ips := o.Status.PodIPs
+	if len(ips) == 0 && o.Status.PodIP != "" {
+		ips = []corev1.PodIP{{IP: o.Status.PodIP}}
+	}
+	p := zone.Pod{Namespace: o.Namespace, Name: o.Name}
+	for _, ip := range ips {
+		addr, err := netip.ParseAddr(ip.IP)
+		if err != nil {
+			return nil, fmt.Errorf("status.podIPs: %q is not an address", ip.IP)
+		}
+		if addr = addr.Unmap(); !slices.Contains(p.Addrs, addr) {
+			p.Addrs = append(p.Addrs, addr)
+		}
+	}
+	if err := p.Check(c.domain); err != nil || p.Addrs == nil {
+		return nil, err
+	}
+	return &p, nil
+}

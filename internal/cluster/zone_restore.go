@@ -1,0 +1,185 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
+)
+
+const (
+	// savePeriod is the time between two snapshots of a zone that changes. The first is written
+	// as soon as the zone is loaded, so that a server that runs for seconds leaves one.
+	savePeriod = 30 * time.Second
+
+	// rewrites is how many times within its maximum age a snapshot of an unchanged zone
+	// is written again. Its time records that the zone was still current.
+	rewrites = 24
+)
+
+// restore fills the resources that have no complete list yet from the snapshot.
+func (s *Syncer) restore() {
+	if s.cfg.Snapshot == "" || s.cfg.Zone.Snapshot().Loaded() {
+		return
+	}
+	state, err := ReadSnapshot(s.cfg.Snapshot)
+	if err == nil {
+		err = state.CheckUsable(s.header(), time.Now(), s.cfg.SnapshotMaxAge)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		s.cfg.Logger.Info("API server unreachable, no snapshot", "file", s.cfg.Snapshot)
+		return
+	case err != nil:
+		s.cfg.Logger.Warn("API server unreachable, snapshot unusable", "file", s.cfg.Snapshot, "error", err)
+		return
+	}
+	s.update(func(e *zone.Edit) {
+		for _, i := range s.informers {
+			if !s.complete[i] {
+				i.restore(e, state)
+			}
+		}
+		e.SetStale(state.Time)
+	})
+	s.restored = &state.Cluster
+	s.cfg.Logger.Warn("API server unreachable, serving names from the snapshot",
+		"file", s.cfg.Snapshot, "age", time.Since(state.Time).Round(time.Second))
+}
+
+// dropForeign removes the names from a snapshot of another cluster, once the UID of this
+// one is known; before is the zone before the edit.
+func (s *Syncer) dropForeign(e *zone.Edit, before *zone.Snapshot) {
+	if s.restored == nil || *s.restored == "" || *s.restored == *s.cluster.Load() {
+		return
+	}
+	s.cfg.Logger.Warn("snapshot is of another cluster, removing its names",
+		"file", s.cfg.Snapshot, "cluster", *s.cluster.Load(), "snapshot", *s.restored)
+	s.restored = nil
+	e.SetUnloaded()
+	for _, i := range s.informers {
+		if i.name != namespaces.name && !s.complete[i] {
+			i.replaceAll(e, before, nil)
+		}
+	}
+}
+
+func (s *Syncer) header() SnapshotHeader {
+	h := SnapshotHeader{Domain: s.cfg.Domain, HasPods: s.cfg.Pods}
+	if uid := s.cluster.Load(); uid != nil {
+		h.Cluster = *uid
+	}
+	return h
+}
+
+// runSaver writes snapshots until ctx is done, and then a last one.
+func (s *Syncer) runSaver(ctx context.Context) {
+	period := time.NewTicker(savePeriod)
+	defer period.Stop()
+	saver := saver{syncer: s}
+	loaded := s.loaded
+	for {
+		select {
+		case <-ctx.Done():
+			saver.save(time.Second)
+			return
+		case <-loaded:
+			loaded = nil
+			saver.save(0)
+			period.Reset(savePeriod)
+		case <-period.C:
+			saver.save(s.cfg.SnapshotMaxAge / rewrites)
+		}
+	}
+}
+
+// saver writes snapshots.
+type saver struct {
+	syncer *Syncer
+	last   *zone.Snapshot // the last one that was written
+	at     time.Time      // at which last was current
+	failed bool           // the last attempt has failed, which was logged
+}
+
+// save writes the zone if it has changed, or if the last snapshot is at least maxAge old. A zone
+// that is itself from a snapshot is not written.
+func (s *saver) save(maxAge time.Duration) {
+	cfg := &s.syncer.cfg
+	now, at := cfg.Zone.Snapshot(), s.syncer.currentAsOf()
+	if !now.Loaded() || !now.StaleSince().IsZero() || now == s.last && at.Sub(s.at) < maxAge {
+		return
+	}
+	h := s.syncer.header()
+	h.Time = at
+	if err := WriteSnapshot(cfg.Snapshot, h, now); err != nil {
+		if !s.failed {
+			cfg.Logger.Warn("cannot write the snapshot", "error", err)
+		}
+		s.failed = true
+		return
+	}
+	s.last, s.at, s.failed = now, at, false
+}
+
+// currentAsOf returns the time at which the zone was known to be current: the earliest of
+// the informers' last replies.
+func (s *Syncer) currentAsOf() time.Time {
+	var earliest time.Time
+	for _, i := range s.informers {
+		if at := time.Unix(0, i.lastReply.Load()); earliest.IsZero() || at.Before(earliest) {
+			earliest = at
+		}
+	}
+	return earliest
+}
+
+// serviceKind is a label value: the kind of an EndpointSlice's Service. The values are
+// those of the equivalent metric of CoreDNS.
+type serviceKind string
+
+const (
+	clusterIP serviceKind = "cluster_ip"
+	headless  serviceKind = "headless_with_selector" // without a selector, the time of a change is not known
+)
+
+// register registers the metrics of s.
+func (s *Syncer) register(r prometheus.Registerer) {
+	r.MustRegister(s.programming)
+	gauge := func(name, help, resource string, value func() float64) {
+		opts := prometheus.GaugeOpts{Name: name, Help: help}
+		if resource != "" {
+			opts.ConstLabels = prometheus.Labels{"resource": resource}
+		}
+		r.MustRegister(prometheus.NewGaugeFunc(opts, value))
+	}
+	for _, i := range s.informers {
+		gauge("dnsconfigurer_dns_api_silence_seconds",
+			"Time since the last event, bookmark or response of the API server, or since the start. "+
+				"Bookmarks arrive about once a minute.", i.name, func() float64 {
+				if ns := i.lastReply.Load(); ns != 0 {
+					return time.Since(time.Unix(0, ns)).Seconds()
+				}
+				return time.Since(s.created).Seconds()
+			})
+		gauge("dnsconfigurer_dns_objects", "Objects in the zone.", i.name, func() (n float64) {
+			for range i.list(s.cfg.Zone.Snapshot()) {
+				n++
+			}
+			return n
+		})
+	}
+	gauge("dnsconfigurer_dns_snapshot_age_seconds",
+		"Age of the snapshot from which names are served; 0: names are from the API server.", "", func() float64 {
+			if at := s.cfg.Zone.Snapshot().StaleSince(); !at.IsZero() {
+				return time.Since(at).Seconds()
+			}
+			return 0
+		})
+}

@@ -1,0 +1,579 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+)
+
+func newNamespace(name, uid string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid)}}
+}
+
+func newService(namespace, name string, ips ...string) *corev1.Service {
+	if ips == nil {
+		ips = []string{corev1.ClusterIPNone}
+	}
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.ServiceSpec{ClusterIPs: ips}}
+}
+
+func newSlice(namespace, name, service string, ips ...string) *discoveryv1.EndpointSlice {
+	o := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4}
+	o.Namespace, o.Name, o.Labels = namespace, name, map[string]string{discoveryv1.LabelServiceName: service}
+	o.Ports = []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: ptr.To[int32](80)}}
+	for _, ip := range ips {
+		o.Endpoints = append(o.Endpoints, discoveryv1.Endpoint{Addresses: []string{ip}})
+	}
+	return o
+}
+
+func newPod(namespace, name, ip string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Status: corev1.PodStatus{PodIP: ip}}
+}
+
+// cluster returns the objects of a small cluster.
+func cluster() []kubeapi.Object {
+	return []kubeapi.Object{
+		newNamespace(metav1.NamespaceSystem, "uid-1"), newNamespace("shop", ""),
+		newService("shop", "web", "10.96.0.1"), newService("shop", "db"),
+		newSlice("shop", "db-1", "db", "10.0.0.1", "10.0.0.2"), newSlice("shop", "web-1", "web", "10.0.0.3"),
+		newPod("shop", "db-0", "10.0.0.1"),
+	}
+}
+
+// apiServer is an API server in this process. It fails the test on requests that a Syncer
+// must not send.
+type apiServer struct {
+	*kubeapi.Server
+	t           testing.TB
+	unreachable atomic.Bool // connections are refused
+	attempts    atomic.Int64
+}
+
+func newAPIServer(t testing.TB, objects ...kubeapi.Object) *apiServer {
+	s := &apiServer{Server: kubeapi.New(), t: t}
+	s.Apply(objects...)
+	return s
+}
+
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	resource, selector := path.Base(r.URL.Path), r.URL.Query().Get("fieldSelector")
+	paths := []string{"/api/v1/namespaces", "/api/v1/services", "/api/v1/pods", "/apis/discovery.k8s.io/v1/endpointslices"}
+	if r.Method != http.MethodGet || !slices.Contains(paths, r.URL.Path) || selector != "" && resource != "pods" {
+		s.t.Errorf("unexpected request: %s %s", r.Method, r.URL)
+	}
+	s.Server.ServeHTTP(w, r)
+}
+
+func (s *apiServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.attempts.Add(1)
+	if s.unreachable.Load() {
+		return nil, syscall.ECONNREFUSED
+	}
+	return kubeapi.Transport(s).RoundTrip(r)
+}
+
+// clients returns clients of both groups at host; transport nil is the network.
+func clients(t testing.TB, host string, transport http.RoundTripper) (core, discovery rest.Interface) {
+	t.Helper()
+	cfg := &rest.Config{Host: host, QPS: -1, Transport: transport}
+	core, err := NewClient(cfg, corev1.SchemeGroupVersion, &corev1.Service{}, &corev1.ServiceList{},
+		&corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Pod{}, &corev1.PodList{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	discovery, err = NewClient(cfg, discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return core, discovery
+}
+
+// running is a Syncer that runs.
+type running struct {
+	t      *testing.T
+	zone   *zone.Zone
+	syncer *Syncer
+	log    *strings.Builder
+	stop   func()
+}
+
+// start runs a Syncer until stop is called.
+func start(t *testing.T, s *apiServer, cfg SyncerConfig) *running {
+	t.Helper()
+	r := &running{t: t, log: &strings.Builder{}}
+	mode := zone.PodsDisabled
+	if cfg.Pods {
+		mode = zone.PodsVerified
+	}
+	var err error
+	if r.zone, err = zone.New(zone.Config{Domain: clusterLocal, Pods: mode}); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Zone, cfg.Domain = r.zone, clusterLocal
+	cfg.Core, cfg.Discovery = clients(t, "http://api.invalid", s)
+	cfg.Logger = slog.New(slog.NewTextHandler(r.log, nil))
+	r.syncer = NewSyncer(cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- r.syncer.Run(ctx) }()
+	r.stop = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	return r
+}
+
+// want compares the result of a lookup: addresses, or one word.
+func (r *running) want(name, want string) {
+	r.t.Helper()
+	synctest.Wait()
+	if got := lookup(r.t, r.zone.Snapshot(), name); got != want {
+		r.t.Errorf("%s: %s, want %s", name, got, want)
+	}
+}
+
+func lookup(t testing.TB, s *zone.Snapshot, text string) string {
+	t.Helper()
+	name, err := fqdn.ParseName(text + ".cluster.local")
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdict, _, n := s.Lookup(name)
+	switch verdict {
+	case zone.Unknown:
+		return "unknown"
+	case zone.NXDomain:
+		return "nxdomain"
+	}
+	if all := append(slices.Clone(n.V4), n.V6...); len(all) > 0 {
+		return strings.Trim(fmt.Sprint(all), "[]")
+	}
+	if n.Alias != "" {
+		return n.Alias.String()
+	}
+	return "exists"
+}
+
+// inBubble runs a test with and without streaming lists.
+func inBubble(t *testing.T, cfg SyncerConfig, test func(*testing.T, *apiServer, *running)) {
+	t.Helper()
+	for _, streaming := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newAPIServer(t, cluster()...)
+			if !streaming {
+				s.DisableStreamingLists()
+			}
+			r := start(t, s, cfg)
+			test(t, s, r)
+			r.stop()
+		})
+	}
+}
+
+func TestSyncer_FirstLists(t *testing.T) {
+	inBubble(t, SyncerConfig{Pods: true}, func(t *testing.T, s *apiServer, r *running) {
+		r.want("web.shop.svc", "10.96.0.1")
+		r.want("db.shop.svc", "10.0.0.1 10.0.0.2")
+		r.want("shop.svc", "exists")
+		r.want("none.shop.svc", "nxdomain")
+		r.want("10-0-0-1.shop.pod", "10.0.0.1")
+		r.want("10-0-0-2.shop.pod", "nxdomain")
+		for _, st := range r.syncer.Status() {
+			if !st.Listed || st.Err != nil || time.Since(st.LastReply) != 0 {
+				t.Errorf("%+v", st)
+			}
+		}
+	})
+}
+
+// TestSyncer_NotLoaded: before the last list, no name exists, and none is known not to
+// exist.
+func TestSyncer_NotLoaded(t *testing.T) {
+	for _, resource := range []resource{namespaces, services, endpointSlices, pods} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newAPIServer(t, cluster()...)
+			release := s.Hold(resource.name)
+			r := start(t, s, SyncerConfig{Pods: true})
+			defer r.stop()
+			time.Sleep(time.Minute)
+			r.want("web.shop.svc", "unknown")
+			r.want("none.shop.svc", "unknown")
+			for _, st := range r.syncer.Status() {
+				if st.Listed != (st.Resource != resource.name) {
+					t.Errorf("%+v", st)
+				}
+			}
+			release()
+			r.want("web.shop.svc", "10.96.0.1")
+			r.want("none.shop.svc", "nxdomain")
+		})
+	}
+}
+
+func TestSyncer_Events(t *testing.T) {
+	inBubble(t, SyncerConfig{Pods: true}, func(t *testing.T, s *apiServer, r *running) {
+		synctest.Wait()
+		s.Apply(newSlice("shop", "db-2", "db", "10.0.0.2", "10.0.0.9"))
+		r.want("db.shop.svc", "10.0.0.1 10.0.0.2 10.0.0.9")
+		s.Delete(newSlice("shop", "db-1", "db"))
+		r.want("db.shop.svc", "10.0.0.2 10.0.0.9")
+		s.Apply(newSlice("shop", "db-2", "")) // without its label
+		r.want("db.shop.svc", "nxdomain")
+
+		web := newService("shop", "web", "10.96.0.1")
+		web.Spec.Type, web.Spec.ExternalName = corev1.ServiceTypeExternalName, "www.example"
+		s.Apply(web)
+		r.want("web.shop.svc", "www.example.")
+		s.Apply(newService("shop", "web", "10.96.0.2"))
+		r.want("web.shop.svc", "10.96.0.2")
+		s.Delete(web)
+		r.want("web.shop.svc", "nxdomain")
+
+		s.Apply(newNamespace("new", ""))
+		r.want("new.svc", "exists")
+		s.Delete(newNamespace("new", ""))
+		r.want("new.svc", "nxdomain")
+		s.Delete(newPod("shop", "db-0", ""))
+		r.want("10-0-0-1.shop.pod", "nxdomain")
+	})
+}
+
+// TestSyncer_Unreachable: names stay while the API server is unreachable, the status has
+// the time of the last reply, and changes are applied when it is reachable again.
+func TestSyncer_Unreachable(t *testing.T) {
+	for name, expired := range map[string]bool{"watch resumed": false, "version expired": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, SyncerConfig{}, func(t *testing.T, s *apiServer, r *running) {
+				r.want("web.shop.svc", "10.96.0.1")
+				before := time.Now()
+				s.unreachable.Store(true)
+				s.CutWatches()
+				time.Sleep(time.Hour)
+				r.want("web.shop.svc", "10.96.0.1")
+				for _, st := range r.syncer.Status() {
+					if !st.LastReply.Equal(before) || !st.Listed || !errors.Is(st.Err, syscall.ECONNREFUSED) {
+						t.Errorf("%+v, want the last reply at %v", st, before)
+					}
+				}
+				s.Delete(newService("shop", "web"))
+				s.Apply(newService("shop", "api", "10.96.0.7"))
+				if expired {
+					s.Forget()
+				}
+				s.unreachable.Store(false)
+				time.Sleep(20 * time.Second)
+				r.want("web.shop.svc", "nxdomain")
+				r.want("api.shop.svc", "10.96.0.7")
+			})
+		})
+	}
+}
+
+// TestSyncer_Flapping: an API server that works for a second and fails in the next one, for ten
+// minutes, removes no name. It gets at most one request a second for each resource, and the names are
+// those of the cluster soon after it works again.
+func TestSyncer_Flapping(t *testing.T) {
+	const flaps, resources = 300, 3
+	for name, fail := range map[string]func(*apiServer, bool){
+		"connections are refused": func(s *apiServer, down bool) { s.unreachable.Store(down) },
+		"internal errors":         func(s *apiServer, down bool) { setFault(s, down, kubeapi.Fail) },
+		"forbidden":               func(s *apiServer, down bool) { setFault(s, down, kubeapi.Forbid) },
+		"replies that end early":  func(s *apiServer, down bool) { setFault(s, down, kubeapi.Truncate) },
+		"watches end":             func(*apiServer, bool) {},
+		"versions are forgotten":  func(s *apiServer, _ bool) { s.Forget() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, SyncerConfig{}, func(t *testing.T, s *apiServer, r *running) {
+				r.want("web.shop.svc", "10.96.0.1")
+				begin := s.attempts.Load()
+				for i := range flaps {
+					fail(s, true)
+					s.CutWatches()
+					time.Sleep(time.Second)
+					r.want("web.shop.svc", "10.96.0.1")
+					s.Apply(newService("shop", "api", fmt.Sprintf("10.96.1.%d", i%200)))
+					fail(s, false)
+					time.Sleep(time.Second)
+					r.want("web.shop.svc", "10.96.0.1")
+					r.want("db.shop.svc", "10.0.0.1 10.0.0.2")
+				}
+				if n := s.attempts.Load() - begin; n > 2*flaps*resources {
+					t.Errorf("%d requests for %d resources in %d seconds", n, resources, 2*flaps)
+				}
+				s.Delete(newService("shop", "web"))
+				time.Sleep(20 * time.Second)
+				r.want("web.shop.svc", "nxdomain")
+				r.want("api.shop.svc", fmt.Sprintf("10.96.1.%d", (flaps-1)%200))
+			})
+		})
+	}
+}
+
+// setFault lets f answer all requests while the API server is down.
+func setFault(s *apiServer, down bool, f http.HandlerFunc) {
+	if !down {
+		f = nil
+	}
+	s.SetFault(f)
+}
+
+func TestSyncer_Bookmark(t *testing.T) {
+	inBubble(t, SyncerConfig{}, func(t *testing.T, s *apiServer, r *running) {
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		s.Bookmark("services")
+		synctest.Wait()
+		for _, st := range r.syncer.Status() {
+			want := time.Minute
+			if st.Resource == "services" {
+				want = 0
+			}
+			if time.Since(st.LastReply) != want {
+				t.Errorf("%s: last reply %v ago", st.Resource, time.Since(st.LastReply))
+			}
+		}
+	})
+}
+
+func TestSyncer_InvalidObject(t *testing.T) {
+	inBubble(t, SyncerConfig{}, func(t *testing.T, s *apiServer, r *running) {
+		bad := newService("shop", "bad", "x")
+		for range 3 {
+			s.Apply(bad)
+		}
+		synctest.Wait()
+		if n := strings.Count(r.log.String(), "invalid object"); n != 1 || !strings.Contains(r.log.String(), "name=bad") {
+			t.Errorf("logged %d times: %s", n, r.log)
+		}
+		r.want("bad.shop.svc", "nxdomain")
+		s.Apply(newService("shop", "bad", "10.96.0.5"))
+		r.want("bad.shop.svc", "10.96.0.5")
+	})
+}
+
+// TestSnapshot_Restored starts without the API server, and then with a part of it.
+func TestSnapshot_Restored(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "zone")
+	synctest.Test(t, func(t *testing.T) {
+		s := newAPIServer(t, cluster()...)
+		r := start(t, s, SyncerConfig{Snapshot: file, Pods: true})
+		synctest.Wait()
+		s.Apply(newService("shop", "late", "10.96.0.8"))
+		synctest.Wait()
+		r.stop()
+		if state, err := ReadSnapshot(file); err != nil || state.Cluster != "uid-1" || len(state.Pods) != 1 {
+			t.Fatalf("got %+v, %v", state, err)
+		}
+
+		// The API server refuses connections: the snapshot is read at once.
+		began := time.Now()
+		s.unreachable.Store(true)
+		time.Sleep(time.Hour)
+		r = start(t, s, SyncerConfig{Snapshot: file, Pods: true})
+		r.want("late.shop.svc", "10.96.0.8")
+		r.want("10-0-0-1.shop.pod", "10.0.0.1")
+		r.want("none.shop.svc", "nxdomain")
+		if stale := r.zone.Snapshot().StaleSince(); stale.Sub(began).Abs() > time.Second {
+			t.Errorf("stale since %v, want %v", stale, began)
+		}
+
+		// It is back, except for its slices: each resource is replaced with its first list.
+		s.Delete(newService("shop", "late"))
+		s.Delete(newSlice("shop", "web-1", "web"))
+		release := s.Hold("endpointslices")
+		s.unreachable.Store(false)
+		time.Sleep(20 * time.Second)
+		r.want("late.shop.svc", "nxdomain")
+		r.want("10-0-0-3.web.shop.svc", "10.0.0.3")
+		if r.zone.Snapshot().StaleSince().IsZero() {
+			t.Error("not stale before the list of slices")
+		}
+		release()
+		time.Sleep(20 * time.Second)
+		r.want("10-0-0-3.web.shop.svc", "nxdomain")
+		r.want("db.shop.svc", "10.0.0.1 10.0.0.2")
+		if !r.zone.Snapshot().StaleSince().IsZero() {
+			t.Error("stale after all lists")
+		}
+		r.stop()
+	})
+}
+
+// writeSnapshot writes the snapshot of the cluster and returns its file.
+func writeSnapshot(t *testing.T) string {
+	file := filepath.Join(t.TempDir(), "zone")
+	r := start(t, newAPIServer(t, cluster()...), SyncerConfig{Snapshot: file})
+	synctest.Wait()
+	r.stop()
+	return file
+}
+
+// TestSnapshot_Wait: the snapshot is read when the first lists take 2 s.
+func TestSnapshot_Wait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := writeSnapshot(t)
+		s := newAPIServer(t, cluster()...)
+		s.Hold("endpointslices")
+		s.Delete(newService("shop", "web"))
+		r := start(t, s, SyncerConfig{Snapshot: file})
+		time.Sleep(2*time.Second - time.Nanosecond)
+		r.want("db.shop.svc", "unknown")
+		time.Sleep(time.Nanosecond)
+		r.want("db.shop.svc", "10.0.0.1 10.0.0.2")
+		r.want("web.shop.svc", "nxdomain") // the list of Services has arrived
+		before, err := ReadSnapshot(file)
+		time.Sleep(time.Hour)
+		r.stop()
+		after, err2 := ReadSnapshot(file)
+		if err != nil || err2 != nil || !after.Time.Equal(before.Time) {
+			t.Errorf("a stale zone was written: %v, %v", err, err2)
+		}
+	})
+}
+
+func TestSnapshot_Unusable(t *testing.T) {
+	for name, c := range map[string]struct {
+		pause time.Duration
+		cfg   SyncerConfig
+		log   string
+	}{
+		"too old":      {24*time.Hour + time.Second, SyncerConfig{}, "old: the limit is 24h0m0s"},
+		"without pods": {0, SyncerConfig{Pods: true}, "has no pods"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c.cfg.Snapshot = writeSnapshot(t)
+			time.Sleep(c.pause)
+			s := newAPIServer(t)
+			s.unreachable.Store(true)
+			r := start(t, s, c.cfg)
+			defer r.stop()
+			time.Sleep(time.Minute)
+			r.want("web.shop.svc", "unknown")
+			if strings.Count(r.log.String(), c.log) != 1 {
+				t.Errorf("%s: %s", name, r.log)
+			}
+		})
+	}
+}
+
+// TestSnapshot_OtherCluster: the snapshot of another cluster is served until the UID of
+// this one is known.
+func TestSnapshot_OtherCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := writeSnapshot(t)
+		s := newAPIServer(t, newNamespace(metav1.NamespaceSystem, "uid-2"), newService("shop", "new", "10.96.0.9"))
+		releaseNamespaces, releaseServices := s.Hold("namespaces"), s.Hold("services")
+		r := start(t, s, SyncerConfig{Snapshot: file})
+		time.Sleep(time.Minute)
+		r.want("10-0-0-1.db.shop.svc", "nxdomain") // the list of slices is empty
+		r.want("web.shop.svc", "10.96.0.1")
+		releaseNamespaces()
+		r.want("web.shop.svc", "unknown")
+		releaseServices()
+		r.want("web.shop.svc", "nxdomain")
+		r.want("new.shop.svc", "10.96.0.9")
+		r.stop()
+	})
+}
+
+// TestSnapshot_First: the first snapshot is written as soon as the zone is loaded, not before.
+func TestSnapshot_First(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "zone")
+		s := newAPIServer(t, cluster()...)
+		release := s.Hold("services")
+		r := start(t, s, SyncerConfig{Snapshot: file})
+		defer r.stop()
+		time.Sleep(time.Minute)
+		if state, err := ReadSnapshot(file); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a snapshot before the zone is loaded: %v, %v", state, err)
+		}
+		release()
+		synctest.Wait()
+		began := time.Now()
+		for ; time.Since(began) < 10*time.Second; time.Sleep(100 * time.Millisecond) {
+			if state, err := ReadSnapshot(file); err == nil {
+				if len(state.Services) == 0 {
+					t.Error("the snapshot has no Services")
+				}
+				return
+			}
+		}
+		t.Error("no snapshot within 10s of the first sync")
+	})
+}
+
+// TestSnapshot_Saved: a changed zone is written within 30 s, an unchanged one within the
+// hour.
+func TestSnapshot_Saved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "zone")
+		s := newAPIServer(t, cluster()...)
+		r := start(t, s, SyncerConfig{Snapshot: file})
+		defer r.stop()
+		at := func() time.Time {
+			synctest.Wait()
+			state, err := ReadSnapshot(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return state.Time
+		}
+		bookmark := func() {
+			s.Bookmark()
+			synctest.Wait()
+		}
+		time.Sleep(30 * time.Second)
+		first := at()
+		time.Sleep(10 * time.Second)
+		bookmark()
+		time.Sleep(time.Minute)
+		if !at().Equal(first) {
+			t.Error("written without a change")
+		}
+		s.Apply(newService("shop", "web", "10.96.0.2"))
+		time.Sleep(30 * time.Second)
+		changed := at()
+		if !changed.After(first) {
+			t.Error("a change was not written")
+		}
+		time.Sleep(time.Hour)
+		for range 60 { // a watch that is being opened again misses a bookmark
+			bookmark()
+			time.Sleep(time.Second)
+		}
+		// Watches that were opened again may have rewritten it before the bookmarks.
+		if rewritten := at(); rewritten.Sub(changed) < time.Hour {
+			t.Errorf("the snapshot of %v was not rewritten by %v: it has %v", changed, time.Now(), rewritten)
+		}
+	})
+}
