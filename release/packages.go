@@ -35,10 +35,12 @@ kubelet is configured with its path.`
 var packageFiles = []files.Content{
 	{Source: "deploy/systemd/dnsconfigurer-shim.service", Destination: "/usr/lib/systemd/system/dnsconfigurer-shim.service"},
 	{Source: "deploy/systemd/dnsconfigurer-bypass.service", Destination: "/usr/lib/systemd/system/dnsconfigurer-bypass.service"},
+	{Source: "deploy/systemd/dnsconfigurer-agent.service", Destination: "/usr/lib/systemd/system/dnsconfigurer-agent.service"},
 	{Source: "deploy/systemd/dnsconfigurer-shim.socket", Destination: "/usr/lib/systemd/system/dnsconfigurer-shim.socket"},
 	{Source: "deploy/systemd/kubelet.service.d/20-dnsconfigurer.conf",
 		Destination: "/usr/share/dnsconfigurer/kubelet.service.d/20-dnsconfigurer.conf"},
 	{Source: "deploy/systemd/shim.yaml", Destination: "/etc/dnsconfigurer/shim.yaml", Type: files.TypeConfigNoReplace},
+	{Source: "deploy/systemd/agent.yaml", Destination: "/etc/dnsconfigurer/agent.yaml", Type: files.TypeConfigNoReplace},
 	{Source: "README.md", Destination: "/usr/share/doc/dnsconfigurer/README.md"},
 	{Source: "CHANGELOG.md", Destination: "/usr/share/doc/dnsconfigurer/CHANGELOG.md"},
 	{Source: "release/packaging/copyright", Destination: "/usr/share/doc/dnsconfigurer/copyright"},

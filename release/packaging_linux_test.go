@@ -33,7 +33,8 @@ func TestPackaging_Scripts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make mounts")
 	}
-	const reload, restart = "systemctl daemon-reload\n", "systemctl try-restart dnsconfigurer-shim.service\n"
+	const reload, restart = "systemctl daemon-reload\n",
+		"systemctl try-restart dnsconfigurer-shim.service\nsystemctl try-restart dnsconfigurer-agent.service\n"
 	const (
 		shim     = "mkdir /run/dnsconfigurer; touch /run/dnsconfigurer/shim.sock /run/dnsconfigurer/shim.sock.lock"
 		crio     = "mkdir -p /run/dnsconfigurer/run/crio; touch /run/dnsconfigurer/run/crio/crio.sock"
@@ -42,7 +43,7 @@ func TestPackaging_Scripts(t *testing.T) {
 		kubelet  = "mkdir /var/lib/kubelet; echo endpoint=unix:///run/dnsconfigurer/shim.sock >/var/lib/kubelet/kubeadm-flags.env"
 		k3s      = "mkdir -p /etc/rancher; echo container-runtime-endpoint: /run/dnsconfigurer/shim.sock >/etc/rancher/config.yaml"
 		disabled = "systemctl disable --now " +
-			"dnsconfigurer-shim.socket dnsconfigurer-shim.service dnsconfigurer-bypass.service\nexit code 1\n"
+			"dnsconfigurer-shim.socket dnsconfigurer-shim.service dnsconfigurer-bypass.service dnsconfigurer-agent.service\nexit code 1\n"
 	)
 	for _, tt := range []struct{ script, arguments, node, want string }{
 		{"postinstall", "configure", "", reload}, // dpkg: installation, upgrade, and what it does after a failure

@@ -507,9 +507,9 @@ func install(t *testing.T, program, name string) {
 // testPackages checks the file lists with the tools of Debian and RPM systems.
 func testPackages(t *testing.T, r *release) {
 	want := []string{
-		"/usr/bin/dnsconfigurer", "/usr/bin/kubectl-dnsconfigurer", "/etc/dnsconfigurer/shim.yaml",
+		"/usr/bin/dnsconfigurer", "/usr/bin/kubectl-dnsconfigurer", "/etc/dnsconfigurer/shim.yaml", "/etc/dnsconfigurer/agent.yaml",
 		"/usr/lib/systemd/system/dnsconfigurer-shim.service", "/usr/lib/systemd/system/dnsconfigurer-shim.socket",
-		"/usr/lib/systemd/system/dnsconfigurer-bypass.service",
+		"/usr/lib/systemd/system/dnsconfigurer-bypass.service", "/usr/lib/systemd/system/dnsconfigurer-agent.service",
 		"/usr/share/man/man1/dnsconfigurer.1.gz", "/usr/share/doc/dnsconfigurer/copyright",
 	}
 	for suffix, list := range map[string][]string{".deb": {"dpkg-deb", "--fsys-tarfile"}, ".rpm": {"rpm", "-qpl"}} {

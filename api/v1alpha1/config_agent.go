@@ -21,7 +21,7 @@ const (
 type AgentConfiguration struct {
 	TypeMeta `json:",inline"`
 
-	// Listen is the socket for the NRI relay. Empty: "unix:///run/dnsconfigurer/agent.sock".
+	// Listen is the socket for the NRI relay and the shim. Empty: "unix:///run/dnsconfigurer/agent.sock".
 	Listen string `json:"listen,omitempty"`
 
 	// Mode says when the agent writes a file. "Generate": if the node facts are those of the
@@ -43,8 +43,8 @@ type AgentConfiguration struct {
 	InCluster bool `json:"inCluster,omitempty"`
 
 	// StartupTaint is the taint with which the kubelets register, "KEY=VALUE:EFFECT" or
-	// "KEY:EFFECT". The agent removes it from its node when the NRI relay is connected to it
-	// and to the runtime. It needs the rights to get and patch nodes, which a kubelet does not
+	// "KEY:EFFECT". The agent removes it from its node when the NRI relay or the shim
+	// is connected to it and to the runtime. It needs the rights to get and patch nodes, which a kubelet does not
 	// have for taints. Empty: none.
 	StartupTaint string `json:"startupTaint,omitempty"`
 
@@ -71,8 +71,7 @@ type AgentConfiguration struct {
 	Autopath AutopathConfiguration `json:"autopath,omitzero"`
 }
 
-// RefreshConfiguration says which resolv.conf of running pods follow changes, in agent and shim.
-// A shim with refresh Off and without a statusSocket does not use the files of pods.
+// RefreshConfiguration says which resolv.conf of running pods follow changes.
 type RefreshConfiguration struct {
 	// SandboxDirectories lists the directories in which container runtimes keep the files of
 	// sandboxes. No other file is written. Empty: those of containerd, CRI-O and K3s.
@@ -96,8 +95,7 @@ type RefreshConfiguration struct {
 	VerifyInterval string `json:"verifyInterval,omitempty"`
 
 	// StatusSocket is the path of the socket for the commands pods, refresh, restore and
-	// status, which only root can use. Absent: "/run/dnsconfigurer/agent-status.sock" in the
-	// agent, none in the shim. "": none.
+	// status, which only root can use. Absent: "/run/dnsconfigurer/agent-status.sock". "": none.
 	StatusSocket *string `json:"statusSocket,omitempty"`
 }
 

@@ -53,7 +53,9 @@ type ShimConfiguration struct {
 	// that the kubelet makes meanwhile wait in the socket, and it gives a connection 5s. Empty: "4s".
 	DrainTimeout string `json:"drainTimeout,omitempty"`
 
-	RefreshConfiguration `json:",inline"`
+	// Agent is the socket of the agent. If one listens, the shim sends it the sandboxes, and it keeps
+	// their files up to date. Empty: "unix:///run/dnsconfigurer/agent.sock".
+	Agent string `json:"agent,omitempty"`
 
 	Node     NodeConfiguration     `json:"node,omitzero"`
 	Autopath AutopathConfiguration `json:"autopath,omitzero"`

@@ -64,20 +64,19 @@ func (r NodeResult) String() string {
 	return line
 }
 
-// AgentStatus is the state of the process that keeps the files of pods: the node agent, or the
-// shim with a statusSocket.
+// AgentStatus is the state of the node agent.
 type AgentStatus struct {
-	Component string         `json:"component"` // "agent" or "shim"
+	Component string         `json:"component"` // "agent"
 	Version   string         `json:"version"`
 	Mode      string         `json:"mode"`
 	Refresh   string         `json:"refresh"`
 	DryRun    bool           `json:"refreshDryRun"`
-	Relays    int            `json:"relays"` // connections of NRI relays
+	Relays    int            `json:"relays"` // connections of NRI relays and shims
 	Pods      int            `json:"pods"`
 	Drift     map[string]int `json:"drift"` // pods by kind of drift
 	Problems  []string       `json:"problems"`
 
-	// NodeFacts are those that decide the DNS of pods. null: not known yet, or a shim.
+	// NodeFacts are those that decide the DNS of pods. null: not known yet.
 	NodeFacts *NodeFacts `json:"nodeFacts,omitempty"`
 }
 

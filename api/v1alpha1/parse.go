@@ -105,11 +105,14 @@ var removedFields = map[string]string{
 	"limits.searchShare": byMaxQueries, "limits.searchRate": byMaxQueries, "limits.searchBurst": byMaxQueries,
 	"limits.maxTCPQueries": byMaxQueries, "limits.maxConnectionQueries": byMaxQueries,
 	"limits.maxConnections": byMaxMemory, "limits.maxClientConnections": byMaxMemory,
+	"refresh": byAgent, "refreshDryRun": byAgent, "refreshRate": byAgent, "verifyInterval": byAgent,
+	"sandboxDirectories": byAgent, "statusSocket": byAgent,
 	"limits.maxReplyMiB": byMaxMemory, "limits.maxClientReplyMiB": byMaxMemory,
 	"limits.maxCacheEntries": byMaxMemory, "limits.maxCacheMiB": byMaxMemory,
 }
 
 const (
+	byAgent      = "it is a field of AgentConfiguration: the agent keeps running pods up to date (docs/nodes.md#with-the-shim)"
 	byMaxQueries = "limits.maxQueries has replaced it"
 	byMaxMemory  = "limits.maxMemory has replaced it"
 )

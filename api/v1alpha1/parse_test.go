@@ -58,6 +58,7 @@ func TestParseShim_Invalid(t *testing.T) {
 			`kind: is "Pod", must be "ShimConfiguration"`},
 		{"unknown fields, each with its path", head + "nodes: {}\nnode: {clusterDns: []}\n",
 			`unknown field "nodes"` + "\n" + `unknown field "node.clusterDns"`},
+		{"a field of the agent", head + "refresh: All\n", `unknown field "refresh": it is a field of AgentConfiguration`},
 		{"a field twice", head + "node: {}\nnode: {}\n", `key "node" already set`},
 		{"wrong type", head + "node: {nodeIPs: 10.0.0.1}\n", "node.nodeIPs: is a string, must be a list of strings"},
 		{"wrong type in a list", head + "node: {clusterDNS: [10.96.0.10, [10]]}\n", "node.clusterDNS[1]: is a list, must be a string"},
@@ -89,10 +90,7 @@ func TestDefaults(t *testing.T) {
 	}
 	testDefaults(t, v1alpha1.KindShim, v1alpha1.ParseShim, head+
 		"listen: unix:///run/dnsconfigurer/shim.sock\nruntimeEndpoint: unix:///run/containerd/containerd.sock\n"+
-		"mode: Generate\nlookupTimeout: 1s\ndrainTimeout: 4s\n"+
-		"sandboxDirectories: ["+v1alpha1.DefaultContainerdSandboxes+", "+v1alpha1.DefaultCRIOSandboxes+
-		", "+v1alpha1.DefaultK3sSandboxes+"]\n"+
-		"refresh: 'Off'\nrefreshRate: 200\nverifyInterval: 5m\nstatusSocket: ''\n"+
+		"mode: Generate\nlookupTimeout: 1s\ndrainTimeout: 4s\nagent: unix:///run/dnsconfigurer/agent.sock\n"+
 		"node: {nodeIPs: [], allowedOverrides: [], rules: [], hostResolver: never, uplinkResolvConf: "+
 		"/run/systemd/resolve/resolv.conf}\nautopath: {suffix: ap.k8s.io}\n")
 	testDefaults(t, v1alpha1.KindAgent, v1alpha1.ParseAgent, "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: AgentConfiguration\n"+

@@ -174,8 +174,7 @@ func statusCommand() *cobra.Command {
 		Long: `Print whether the kubelet is configured with the shim and by which file, whether the shim
 forwards calls to the container runtime, its mode, and whether the bypass is on. If the
 configuration of the shim sets http, print the problems that the shim reports there. If the node
-agent runs, also print its mode and problems. If the agent runs, or the shim has a statusSocket,
-print how many files of pods differ from the decision.
+agent runs, also print its mode and problems, and how many files of pods differ from the decision.
 
 Exit code 0: the kubelet is configured with a shim that serves without problems, or it is
 configured without the shim and an agent runs without problems. Otherwise 1.`,

@@ -41,7 +41,7 @@ With --all, rewrite the files that differ, except:
   - in mode Generate, files whose node facts no new pod has confirmed yet (unconfirmed).
 
 Exit code 1 if a file cannot be read or written, or the command fails. Run it as root on the node.
-The agent must run, or a shim with a statusSocket.`,
+The agent must run.`,
 		Example: "  dnsconfigurer refresh shop/web-0\n  dnsconfigurer refresh --all",
 	}
 	setPodsCommand(cmd, nodestatus.Client.Refresh)
@@ -54,22 +54,22 @@ func restoreCommand() *cobra.Command {
 		Short: "Restore the kubelet's resolv.conf in running pods of this node",
 		Long: `Write the text that the kubelet computed into the resolv.conf of a pod of this node, or of
 all pods, also where a pod has changed its file. A restored file is not rewritten, not even after a
-restart of the agent or the shim, until "dnsconfigurer refresh" is run for the pod. A new sandbox of
+restart of the agent, until "dnsconfigurer refresh" is run for the pod. A new sandbox of
 the pod gets a new decision.
 
 Exit code 1 if a file cannot be restored, for example because the pod has replaced it as a whole,
-or because the shim edited the request that started the pod, and was restarted before the first
-refresh of the file. Run it as root on the node. The agent must run, or a shim with a statusSocket.`,
+or because a shim edited the request that started the pod, and the agent was restarted before the
+first refresh of the file. Run it as root on the node. The agent must run.`,
 		Example: "  dnsconfigurer restore shop/web-0\n  dnsconfigurer restore --all",
 	}
 	setPodsCommand(cmd, nodestatus.Client.Restore)
 	return cmd
 }
 
-// podsFunc calls the agent or the shim for a pod, NAMESPACE/NAME. The empty string means all pods.
+// podsFunc calls the agent for a pod, NAMESPACE/NAME. The empty string means all pods.
 type podsFunc = func(client nodestatus.Client, ctx context.Context, pod string) ([]v1alpha1.NodeResult, error)
 
-// setPodsCommand makes cmd a command that calls the agent or the shim for one pod or for all.
+// setPodsCommand makes cmd a command that calls the agent for one pod or for all.
 func setPodsCommand(cmd *cobra.Command, call podsFunc) {
 	client, all := nodestatus.Client{}, false
 	registerSocket(cmd, &client)
@@ -94,9 +94,9 @@ func setPodsCommand(cmd *cobra.Command, call podsFunc) {
 	}
 }
 
-// registerSocket adds the flag for the statusSocket of the agent or the shim.
+// registerSocket adds the flag for the statusSocket of the agent.
 func registerSocket(cmd *cobra.Command, client *nodestatus.Client) {
-	cmd.Flags().StringVar(&client.Socket, "socket", v1alpha1.DefaultStatusSocket, "`PATH` of the statusSocket of the agent or the shim")
+	cmd.Flags().StringVar(&client.Socket, "socket", v1alpha1.DefaultStatusSocket, "`PATH` of the statusSocket of the agent")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if client.Socket == "" {
 			return usage.Errorf("--socket: the path is empty: set one, or leave the flag out for the default")
@@ -110,13 +110,13 @@ func podsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pods [NAMESPACE/NAME]",
 		Short: "Print the pods of this node, and whether their resolv.conf matches the decision",
-		Long: `Print the pods of this node with the decisions of the agent or the shim: the policy and its
+		Long: `Print the pods of this node with the decisions of the agent: the policy and its
 source (the specification or the annotation dnsconfigurer.dev/policy), the outcome, how the
 resolv.conf differs from the decision, and when it was last rewritten.
 
 With the name of a pod, print the expected and the actual file, too.
 
-Run it as root on the node. The agent must run, or a shim with a statusSocket.`,
+Run it as root on the node. The agent must run.`,
 		Example: `  dnsconfigurer pods
   dnsconfigurer pods shop/web-0
   dnsconfigurer pods --watch

@@ -80,7 +80,8 @@ func agentCommand() *cobra.Command {
 		Long: `Run the node agent. The NRI relay ("dnsconfigurer nri") notifies it of each sandbox
 and container. Before the first container of a pod is created, the agent writes the DNS
 configuration of the policy engine into the resolv.conf that the runtime mounts into the
-containers of the pod. The kubelet and its configuration do not change.
+containers of the pod. The kubelet and its configuration do not change. The shim notifies it of
+each sandbox, too: the agent keeps the files of running pods up to date.
 
 If the pod is not found in time, its containers start with the kubelet's DNS, and the
 file is written when the pod is found. If the pod is not found at all, or the text of its file is

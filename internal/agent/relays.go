@@ -14,7 +14,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 )
 
-// relays are the connections of relays. The zero value is ready to use.
+// relays are the connections of relays and shims. The zero value is ready to use.
 type relays struct {
 	mu sync.Mutex
 	// last is what each has reported last about the runtime: Synchronized, Unsynchronized, or
@@ -27,11 +27,11 @@ func (r *relays) register(registry prometheus.Registerer) {
 	registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "dnsconfigurer_agent_relay_connections",
-			Help: "Connections of NRI relays.",
+			Help: "Connections of NRI relays and shims.",
 		}, func() float64 { return float64(r.connected()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "dnsconfigurer_agent_relay_runtime_connections",
-			Help: "Connections of NRI relays that are connected to the container runtime, too.",
+			Help: "Connections of NRI relays and shims that are connected to the container runtime, too.",
 		}, func() float64 { return float64(r.withRuntime()) }))
 }
 
@@ -92,10 +92,10 @@ func (r *relays) withRuntime() int { return r.count(podfile.Reset, podfile.Synch
 func (r *relays) ready() error {
 	switch {
 	case r.connected() == 0:
-		return errors.New("the NRI relay is not connected: run dnsconfigurer nri")
+		return errors.New("no NRI relay or shim is connected: run dnsconfigurer nri")
 	case r.withRuntime() == 0:
-		return errors.New("the NRI relay is not connected to the container runtime: new pods get the kubelet's DNS: " +
-			"the log of the relay has the reason")
+		return errors.New("the NRI relay or shim is not connected to the container runtime: new pods get the kubelet's DNS: " +
+			"its log has the reason")
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ type Server struct {
 func (s *Server) Run(ctx context.Context, c config.Agent) error {
 	registry := daemon.NewRegistry(s.Version)
 	s.Writer.Register(registry)
-	s.agent, s.pods = sandboxdns.New(sandboxdns.NewAgentMetrics(registry), s.Log), decision.NewMetrics(registry, "dnsconfigurer_agent_")
+	s.agent, s.pods = sandboxdns.New(sandboxdns.NewMetrics(registry), s.Log), decision.NewMetrics(registry, "dnsconfigurer_agent_")
 	s.agent.RegisterDrift(registry)
 	s.taints = startuptaint.NewMetrics(registry)
 	s.relays.register(registry)
@@ -195,7 +195,7 @@ func (s *Server) newRemover(c config.Agent, lookups *decision.Lookups) *startupt
 	}
 }
 
-// serve serves relays until ctx ends.
+// serve serves relays and shims until ctx ends.
 func (s *Server) serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var connections sync.WaitGroup
@@ -214,18 +214,18 @@ func (s *Server) serve(ctx context.Context, l net.Listener) error {
 		case err != nil:
 			return err
 		}
-		connections.Go(func() { s.serveRelay(ctx, conn) })
+		connections.Go(func() { s.serveSource(ctx, conn) })
 	}
 }
 
-// serveRelay handles the events of one connection.
-func (s *Server) serveRelay(ctx context.Context, conn net.Conn) {
+// serveSource handles the events of one connection, of a relay or a shim.
+func (s *Server) serveSource(ctx context.Context, conn net.Conn) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	defer conn.Close()
 	s.relays.add(conn)
 	defer s.relays.remove(conn)
-	s.Log.Info("relay connected")
+	s.Log.Info("relay or shim connected")
 	err := podfile.Read(conn, func(e podfile.Event) error {
 		s.relays.report(conn, e.Kind)
 		s.agent.Handle(ctx, e)
@@ -243,6 +243,6 @@ func (s *Server) serveRelay(ctx context.Context, conn net.Conn) {
 		return podfile.Write(conn, ack)
 	})
 	if ctx.Err() == nil {
-		s.Log.Warn("relay disconnected", "error", err)
+		s.Log.Warn("relay or shim disconnected", "error", err)
 	}
 }

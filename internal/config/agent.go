@@ -50,10 +50,7 @@ func AgentKind() *Kind[Agent] {
 			c.Node, c.Engine, err = finishNode(c.AgentConfiguration.Node, c.Autopath, c.Mode(), s)
 			return err
 		},
-		Fields: slices.Concat(agentFields,
-			refreshFields(v1alpha1.DefaultStatusSocket, func(c *Agent) (*v1alpha1.RefreshConfiguration, *time.Duration) {
-				return &c.RefreshConfiguration, &c.Verify
-			}),
+		Fields: slices.Concat(agentFields, refreshFields,
 			nodeFields(func(c *Agent) *v1alpha1.NodeConfiguration { return &c.AgentConfiguration.Node }),
 			autopathFields(func(c *Agent) *v1alpha1.AutopathConfiguration { return &c.Autopath })),
 	}
@@ -114,7 +111,7 @@ func checkInferNodeFacts(c *Agent) error {
 var agentFields = []Field[Agent]{
 	{
 		Path: "listen", Flag: "listen", Restart: true, At: func(c *Agent) any { return &c.Listen },
-		Usage: "`SOCKET` for the NRI relay",
+		Usage: "`SOCKET` for the NRI relay and the shim",
 		Check: func(c *Agent) error { return parseSocket(&c.Listen, v1alpha1.DefaultAgentListen) },
 	},
 	{
@@ -203,37 +200,32 @@ const (
 // refreshScopes are the values of RefreshConfiguration.Refresh.
 var refreshScopes = []string{"Off", "DefaultPolicyOnly", "All"}
 
-// refreshFields returns the fields of a RefreshConfiguration. at returns it, and the value of
-// VerifyInterval. socket is the default of StatusSocket.
-func refreshFields[C any](socket string, at func(*C) (*v1alpha1.RefreshConfiguration, *time.Duration)) []Field[C] {
-	of := func(c *C) *v1alpha1.RefreshConfiguration { r, _ := at(c); return r }
-	return []Field[C]{
-		{
-			Path: "sandboxDirectories", At: func(c *C) any { return &of(c).SandboxDirectories },
-			Check: func(c *C) error { return checkSandboxDirectories(of(c)) },
+// refreshFields are the fields of a RefreshConfiguration.
+var refreshFields = []Field[Agent]{
+	{
+		Path: "sandboxDirectories", At: func(c *Agent) any { return &c.SandboxDirectories },
+		Check: func(c *Agent) error { return checkSandboxDirectories(&c.RefreshConfiguration) },
+	},
+	{
+		Path: "refresh", At: func(c *Agent) any { return &c.Refresh }, Values: refreshScopes,
+		Check: func(c *Agent) error { return setDefault(&c.Refresh, v1alpha1.DefaultRefresh) },
+	},
+	{Path: "refreshDryRun", At: func(c *Agent) any { return &c.RefreshDryRun }},
+	{
+		Path: "refreshRate", At: func(c *Agent) any { return &c.RefreshRate },
+		Check: func(c *Agent) error { return checkRefreshRate(&c.RefreshConfiguration) },
+	},
+	{
+		Path: "verifyInterval", At: func(c *Agent) any { return &c.VerifyInterval },
+		Check: func(c *Agent) (err error) {
+			c.Verify, err = parseVerifyInterval(&c.RefreshConfiguration)
+			return err
 		},
-		{
-			Path: "refresh", At: func(c *C) any { return &of(c).Refresh }, Values: refreshScopes,
-			Check: func(c *C) error { return setDefault(&of(c).Refresh, v1alpha1.DefaultRefresh) },
-		},
-		{Path: "refreshDryRun", At: func(c *C) any { return &of(c).RefreshDryRun }},
-		{
-			Path: "refreshRate", At: func(c *C) any { return &of(c).RefreshRate },
-			Check: func(c *C) error { return checkRefreshRate(of(c)) },
-		},
-		{
-			Path: "verifyInterval", At: func(c *C) any { return &of(c).VerifyInterval },
-			Check: func(c *C) (err error) {
-				r, verify := at(c)
-				*verify, err = parseVerifyInterval(r)
-				return err
-			},
-		},
-		{
-			Path: "statusSocket", Restart: true, At: func(c *C) any { return &of(c).StatusSocket },
-			Check: func(c *C) error { return checkStatusSocket(of(c), socket) },
-		},
-	}
+	},
+	{
+		Path: "statusSocket", Restart: true, At: func(c *Agent) any { return &c.StatusSocket },
+		Check: func(c *Agent) error { return checkStatusSocket(&c.RefreshConfiguration, v1alpha1.DefaultStatusSocket) },
+	},
 }
 
 // checkSandboxDirectories sets the directories of the known runtimes if there are none.

@@ -25,7 +25,6 @@ type Shim struct {
 
 	Lookup time.Duration
 	Drain  time.Duration
-	Verify time.Duration // VerifyInterval
 	Node   Node
 	Engine *policy.Engine
 }
@@ -40,15 +39,8 @@ func ShimKind() *Kind[Shim] {
 		},
 		resolve: func(c *Shim, file string) { resolveNodePaths(&c.ShimConfiguration.Node, file) },
 		finish:  finishShim,
-		Fields:  slices.Concat(shimFields, shimRefreshFields(), shimNodeFields()),
+		Fields:  slices.Concat(shimFields, shimNodeFields()),
 	}
-}
-
-// shimRefreshFields are the fields of refreshes. By default the shim has no status socket.
-func shimRefreshFields() []Field[Shim] {
-	return refreshFields("", func(c *Shim) (*v1alpha1.RefreshConfiguration, *time.Duration) {
-		return &c.RefreshConfiguration, &c.Verify
-	})
 }
 
 // finishShim sets the node and its engine.
@@ -203,6 +195,10 @@ var shimFields = []Field[Shim]{
 			}
 			return err
 		},
+	},
+	{
+		Path: "agent", Restart: true, At: func(c *Shim) any { return &c.Agent },
+		Check: func(c *Shim) error { return parseSocket(&c.Agent, v1alpha1.DefaultAgentListen) },
 	},
 }
 

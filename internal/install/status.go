@@ -162,11 +162,7 @@ func (s *Status) writeAgent(line func(name, format string, args ...any)) {
 	if a == nil {
 		return
 	}
-	name := "agent:"
-	if a.Component == "shim" { // its own state is in a line before
-		name = "files:"
-	}
-	line(name, "%d pods, mode %s, refresh %s", a.Pods, a.Mode, a.Refresh)
+	line("agent:", "%d pods, mode %s, refresh %s", a.Pods, a.Mode, a.Refresh)
 	if f := a.NodeFacts; f != nil {
 		line("facts:", "cluster DNS %s, domain %q, host file %q, from %s",
 			strings.Join(f.ClusterDNS, ", "), f.ClusterDomain, f.ResolvConf, f.Source)

@@ -14,7 +14,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 )
 
-// maxLine is the longest line in bytes. An event has some hundred bytes, see BoundAnnotations.
+// maxLine is the longest line in bytes. An event has some hundred bytes, see BoundAnnotations, and at most
+// two files of MaxSize bytes from a shim, which JSON can make six times as long.
 const maxLine = 64 << 10
 
 // Kind is what has happened.
@@ -22,8 +23,8 @@ type Kind string
 
 // The kinds.
 const (
-	// Reset is the first event of a connection: all sandboxes follow, as Started or Running, and
-	// then Synchronized or Unsynchronized.
+	// Reset is the first event of a connection of a relay or a shim: all sandboxes follow, as Started
+	// or Running, and then Synchronized or Unsynchronized.
 	Reset Kind = "reset"
 
 	// Synchronized follows the sandboxes if they are those of the container runtime: there are no
@@ -59,6 +60,9 @@ type Event struct {
 
 	Sandbox Sandbox `json:"sandbox,omitzero"`
 
+	// Request is set by a shim, for Running: it has forwarded the request that created the sandbox.
+	Request *Request `json:"request,omitempty"`
+
 	// Path is the source of the mount of /etc/resolv.conf, for Creating and Running.
 	Path string `json:"path,omitempty"`
 
@@ -87,6 +91,14 @@ func (e *Event) HasExpired() bool {
 		return up > e.Expires
 	}
 	return !e.Deadline.IsZero() && time.Now().After(e.Deadline)
+}
+
+// Request is what a shim has done with the request that created a sandbox. The zero value is not known:
+// another process has forwarded it.
+type Request struct {
+	Outcome  string `json:"outcome,omitempty"`  // a cri.Outcome
+	Kubelet  string `json:"kubelet,omitempty"`  // the resolv.conf of the kubelet
+	Decision string `json:"decision,omitempty"` // that of the decision, for Edited, Unchanged and Observed
 }
 
 // Sandbox describes a sandbox as NRI does.

@@ -20,7 +20,7 @@ import (
 // plugin handles the calls of NRI. Its methods have the names and the types that package stub
 // looks for.
 type plugin struct {
-	link    *link
+	link    *podfile.Link
 	metrics *metrics
 	log     *slog.Logger
 
@@ -73,7 +73,7 @@ func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 		p.synchronized.Store(true)
 	}
 	for _, e := range p.replayLocked() {
-		p.link.send(e)
+		p.link.Send(e)
 	}
 	return nil, nil
 }
@@ -84,7 +84,7 @@ func (p *plugin) lose() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.synchronized.Swap(false) {
-		p.link.send(podfile.Event{Kind: podfile.Unsynchronized})
+		p.link.Send(podfile.Event{Kind: podfile.Unsynchronized})
 	}
 }
 
@@ -93,7 +93,7 @@ func (p *plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
 	defer p.recoverPanic("RunPodSandbox")
 	s := describe(pod)
 	p.add(s)
-	p.link.send(podfile.Event{Kind: podfile.Started, Sandbox: s})
+	p.link.Send(podfile.Event{Kind: podfile.Started, Sandbox: s})
 	return nil
 }
 
@@ -117,7 +117,7 @@ func (p *plugin) end(pod *api.PodSandbox) {
 	if !p.remove(pod.GetId()) {
 		return // it was stopped before
 	}
-	p.link.send(podfile.Event{Kind: podfile.Removed, Sandbox: podfile.Sandbox{ID: pod.GetId()}})
+	p.link.Send(podfile.Event{Kind: podfile.Removed, Sandbox: podfile.Sandbox{ID: pod.GetId()}})
 }
 
 // CreateContainer is called before a container is created. A container that mounts another file,
@@ -130,7 +130,7 @@ func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox,
 		return nil, nil, nil
 	}
 	e := p.creating(pod, path)
-	_, result := p.link.ask(ctx, e)
+	_, result := p.link.Ask(ctx, e)
 	p.metrics.count(result)
 	return nil, nil, nil
 }
@@ -180,6 +180,16 @@ func (p *plugin) replay() []podfile.Event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.replayLocked()
+}
+
+// sendAll sends the events of replay.
+func (p *plugin) sendAll(_ context.Context, send func(podfile.Event) error) error {
+	for _, e := range p.replay() {
+		if err := send(e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // replayLocked is replay with p.mu held.

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
-	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -28,12 +27,15 @@ type stopping func(after time.Duration) *podfile.Ack
 func awaitStops(t *testing.T, reply stopping) (waited time.Duration, reason, log string) {
 	t.Helper()
 	var text bytes.Buffer
-	p := &plugin{link: &link{}, metrics: newMetrics(prometheus.NewRegistry()), log: slog.New(slog.NewTextHandler(&text, nil))}
+	p := &plugin{link: &podfile.Link{}, metrics: newMetrics(prometheus.NewRegistry()), log: slog.New(slog.NewTextHandler(&text, nil))}
 	s := Server{plugin: p}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	began := time.Now()
-	go serveReplies(ctx, p.link, func() *podfile.Ack { return reply(time.Since(began)) })
+	ask := func(context.Context, podfile.Event) (podfile.Ack, podfile.Result) {
+		if ack := reply(time.Since(began)); ack != nil {
+			return *ack, podfile.Acknowledged
+		}
+		return podfile.Ack{}, podfile.Disconnected
+	}
 	reported := make(chan string, 1)
 	go func() {
 		time.Sleep(2 * time.Second)
@@ -43,36 +45,12 @@ func awaitStops(t *testing.T, reply stopping) (waited time.Duration, reason, log
 		}
 		reported <- reason
 	}()
-	p.awaitStops(ctx)
+	p.awaitStops(t.Context(), ask)
 	waited = time.Since(began)
 	if p.waitsFor() != "" || testutil.ToFloat64(p.metrics.waiting) != 0 {
 		t.Errorf("after the wait: %q", p.waitsFor())
 	}
 	return waited, <-reported, text.String()
-}
-
-// serveReplies replies to the events of l.
-func serveReplies(ctx context.Context, l *link, reply func() *podfile.Ack) {
-	conn, other := net.Pipe()
-	defer other.Close()
-	var queue <-chan podfile.Event
-	for ctx.Err() == nil {
-		if a := reply(); (a != nil) != l.isConnected() {
-			if queue = nil; a == nil {
-				l.disconnect(conn)
-			} else {
-				queue = l.connect(conn)
-			}
-		}
-		select {
-		case e := <-queue:
-			if a := reply(); a != nil && e.Kind == podfile.Registering {
-				l.acknowledge(podfile.Ack{Sequence: e.Sequence, Stopping: a.Stopping, Unknown: a.Unknown})
-			}
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-		}
-	}
 }
 
 // TestAwaitStops: the relay waits for the end of stops, and for an agent that knows them, but not for

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
@@ -65,11 +66,11 @@ var errStuck = errors.New("the container runtime has not configured the plugin: 
 func (s *Server) Run(ctx context.Context) error {
 	registry := daemon.NewRegistry(s.Version)
 	s.Writer.Register(registry)
-	link := &link{socket: s.Agent, log: s.Log}
+	link := &podfile.Link{Socket: s.Agent, Log: s.Log}
 	s.plugin = &plugin{link: link, metrics: newMetrics(registry), log: s.Log,
 		configured: make(chan struct{}, 1), sandboxes: map[string]*sandbox{}}
-	link.replay = s.plugin.replay
-	tasks := []daemon.Task{s.runPlugin, link.run}
+	link.Replay = s.plugin.sendAll
+	tasks := []daemon.Task{s.runPlugin, link.Run}
 	if s.HTTP != "" {
 		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) { return nil, s.ready() }}
 		listen := func(ctx context.Context) (net.Listener, error) { return daemon.ListenHTTP(ctx, s.HTTP) }
@@ -85,7 +86,7 @@ func (s *Server) ready() error {
 		return fmt.Errorf("waiting to register with the container runtime: %s", reason)
 	case !s.plugin.synchronized.Load():
 		return errors.New("the container runtime has not announced its sandboxes")
-	case !s.plugin.link.isConnected():
+	case !s.plugin.link.IsConnected():
 		return errors.New("the agent is not connected")
 	}
 	return nil
@@ -95,7 +96,7 @@ func (s *Server) ready() error {
 func (s *Server) runPlugin(ctx context.Context) error {
 	logged := ""
 	for ctx.Err() == nil {
-		s.plugin.awaitStops(ctx)
+		s.plugin.awaitStops(ctx, s.plugin.link.Ask)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -167,7 +168,7 @@ func (l stubLog) Errorf(_ context.Context, format string, args ...any) {
 	l.log.Error("error of the NRI library", "message", fmt.Sprintf(format, args...))
 }
 
-// metrics counts what the relay passes. The label values are the constants of result.
+// metrics counts what the relay passes. The label values are the constants of podfile.Result.
 type metrics struct {
 	containers *prometheus.CounterVec
 	panics     prometheus.Counter
@@ -189,15 +190,15 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Help: "1 while the relay waits for the end of stops, or for the agent, before it registers with the container runtime.",
 		}),
 	}
-	for _, v := range results {
+	for _, v := range podfile.Results() {
 		m.containers.WithLabelValues(string(v)) // an alert needs the series before the first event
 	}
 	r.MustRegister(m.containers, m.panics, m.waiting)
 	return m
 }
 
-func (m *metrics) count(r result) { m.containers.WithLabelValues(string(r)).Inc() }
-func (m *metrics) countPanic()    { m.panics.Inc() }
+func (m *metrics) count(r podfile.Result) { m.containers.WithLabelValues(string(r)).Inc() }
+func (m *metrics) countPanic()            { m.panics.Inc() }
 
 func (m *metrics) setWaiting(waits bool) {
 	value := 0.0

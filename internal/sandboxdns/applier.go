@@ -116,9 +116,6 @@ type sandbox struct {
 	err      error // of the last lookup
 	finished bool  // the outcome is final
 
-	shim    bool     // a shim has forwarded the request of the sandbox
-	request *Request // of the sandbox; nil: not known
-
 	// verified reports whether the file had the kubelet's text for the pod, or that of an
 	// agent or shim: only then can it be replaced later.
 	verified  bool
@@ -136,6 +133,7 @@ type memory struct {
 	due        bool              // the decision is still to be written over the recognized text
 	edited     bool              // the runtime's text is a decision, not the kubelet's: a shim has edited the request
 	restored   bool              // has the kubelet's text by command, and keeps it
+	request    *podfile.Request  // of a shim; nil: there is none
 	reported   cri.Outcome
 	observed   bool // Settings.Observed was called, or must not be
 }
@@ -194,6 +192,7 @@ func (a *Applier) Handle(ctx context.Context, e podfile.Event) {
 		if a.isGone(e.Sandbox.ID, e.Path) { // since the relay has listed the sandboxes of the runtime
 			a.remove(e.Sandbox.ID)
 		} else if s := a.add(ctx, e.Sandbox, a.settings.Load().Synced); s != nil {
+			s.setRequest(e.Request)
 			a.runTask(s, func() { a.writeLate(s, e.Path) })
 		}
 	case podfile.Removed:

@@ -4,58 +4,41 @@
 package sandboxdns
 
 import (
-	"context"
-
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// Request is the outcome of the request that created a sandbox through a shim.
-type Request struct {
-	Outcome  cri.Outcome
-	Kubelet  resolvconf.Config // of the request
-	Decision resolvconf.Config // for Edited, Unchanged and Observed
-}
-
-// decided reports whether the kubelet's DNS followed from the node facts.
-func (r *Request) decided() bool {
-	return r != nil && (r.Outcome == cri.Edited || r.Outcome == cri.Unchanged || r.Outcome == cri.Observed)
-}
-
-// sent returns the DNS that the runtime has got.
-func (r *Request) sent() resolvconf.Config {
-	if r.Outcome == cri.Edited {
-		return r.Decision
-	}
-	return r.Kubelet
-}
-
-// Adopt adds a sandbox whose request a shim has forwarded. path is that of its file. The file is
-// verified, and rewritten only by refreshes. r is nil if the request is not known: another
-// process has forwarded it. A later call with a request replaces that.
-func (a *Applier) Adopt(ctx context.Context, e podfile.Sandbox, path string, r *Request) {
-	s := a.add(ctx, e, a.settings.Load().Synced)
-	if s == nil {
+// setRequest records what a shim has done with the request that created the sandbox; nil: there is no shim.
+// s.mu must not be held.
+func (s *sandbox) setRequest(q *podfile.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q == nil || s.request != nil && *q == (podfile.Request{}) {
 		return
 	}
-	s.mu.Lock()
-	s.shim, s.path = true, path
-	if r != nil {
-		s.request, s.finished = r, false
-	}
-	s.mu.Unlock()
-	a.runTask(s, func() { a.writeLate(s, path) })
+	s.request, s.finished = q, false
 }
 
-// Retain removes all sandboxes except those with the IDs of keep.
-func (a *Applier) Retain(keep map[string]bool) {
-	for _, s := range a.list() {
-		if !keep[s.ID] {
-			a.remove(s.ID)
-		}
+// isDecided reports whether the kubelet's DNS followed from the node facts of the shim.
+func isDecided(q *podfile.Request) bool {
+	if q == nil {
+		return false
 	}
+	switch cri.Outcome(q.Outcome) {
+	case cri.Edited, cri.Unchanged, cri.Observed:
+		return true
+	}
+	return false
+}
+
+// sentDNS returns the DNS that the runtime has got.
+func sentDNS(q *podfile.Request) resolvconf.Config {
+	if cri.Outcome(q.Outcome) == cri.Edited {
+		return resolvconf.Parse(q.Decision).Config()
+	}
+	return resolvconf.Parse(q.Kubelet).Config()
 }
 
 // acceptDecision makes the outcome Unchanged if the file has the decision, although the kubelet
@@ -76,8 +59,8 @@ func (s *sandbox) acceptDecision(settings *Settings, host hostFiles, r *cri.Repo
 // not known. s.mu must be held.
 func (s *sandbox) runtimeText(text []byte) []byte {
 	switch {
-	case s.request.decided():
-		return []byte(s.request.Kubelet.String())
+	case isDecided(s.request):
+		return []byte(s.request.Kubelet)
 	case s.edited:
 		return nil
 	}
@@ -88,11 +71,11 @@ func (s *sandbox) runtimeText(text []byte) []byte {
 // held.
 func (a *Applier) adoptRequest(settings *Settings, s *sandbox, host hostFiles, r cri.Report) cri.Report {
 	kubelet, seen := s.known, !r.Sandbox.Unverified
-	if q := s.request; q.decided() && s.known.Equal(normalize(q.sent())) {
+	if q := s.request; isDecided(q) && s.known.Equal(sentDNS(q)) {
 		seen = true
 		d := settings.Hook.Engine.Decide(s.pod, host().Pods)
-		r.Outcome, r.Detail, r.DNS = q.Outcome, "", d.Config()
-		kubelet = q.Kubelet
+		r.Outcome, r.Detail, r.DNS = cri.Outcome(q.Outcome), "", d.Config()
+		kubelet = resolvconf.Parse(q.Kubelet).Config()
 	}
 	s.verified = r.Outcome == cri.Unchanged || r.Outcome == cri.Observed || r.Outcome == cri.Edited
 	if s.verified {
@@ -105,8 +88,8 @@ func (a *Applier) adoptRequest(settings *Settings, s *sandbox, host hostFiles, r
 		}
 	}
 	switch {
-	case s.request != nil:
-		r.Outcome = s.request.Outcome
+	case s.request.Outcome != "":
+		r.Outcome = cri.Outcome(s.request.Outcome)
 	case r.Outcome == cri.Edited:
 		r.Outcome = cri.Observed // nothing was written
 	}

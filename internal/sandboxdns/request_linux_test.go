@@ -4,6 +4,7 @@
 package sandboxdns
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
@@ -14,15 +15,15 @@ import (
 )
 
 // adopt announces the sandbox of a shim, and returns when its file was verified.
-func (a *applierTest) adopt(r *Request) {
+func (a *applierTest) adopt(r *podfile.Request) {
 	a.SetSettings(&a.settings)
-	a.Adopt(a.ctx, a.sandbox, a.path(), r)
+	a.Handle(a.ctx, podfile.Event{Kind: podfile.Running, Sandbox: a.sandbox, Path: a.path(), Request: r})
 	a.Wait()
 }
 
 // newShimTest returns an applier of a shim with a pod of this policy. The request of its sandbox
 // has become the file's text.
-func newShimTest(t *testing.T, p, override policy.Policy) (a *refreshTest, r *Request) {
+func newShimTest(t *testing.T, p, override policy.Policy) (a *refreshTest, r *podfile.Request) {
 	a = prepareRefreshTest(t, p, nil)
 	lookup := a.settings.Hook.Lookup
 	pod, err := lookup(a.ctx, cri.Sandbox{Namespace: "shop", Name: "web", UID: "u"})
@@ -33,11 +34,11 @@ func newShimTest(t *testing.T, p, override policy.Policy) (a *refreshTest, r *Re
 	pod.Override = override
 	a.settings.Hook.Lookup = fixedLookup(pod)
 	d := a.settings.Hook.Engine.Decide(pod, a.host)
-	r = &Request{Outcome: cri.Edited, Kubelet: kubelet, Decision: d.Config()}
-	if kubelet.Equal(r.Decision) {
-		r.Outcome = cri.Unchanged
+	r = &podfile.Request{Outcome: string(cri.Edited), Kubelet: kubelet.String(), Decision: d.Config().String()}
+	if r.Kubelet == r.Decision {
+		r.Outcome = string(cri.Unchanged)
 	}
-	a.write(r.sent().String())
+	a.write(r.Decision)
 	return a, r
 }
 
@@ -58,7 +59,7 @@ func TestAdopt(t *testing.T) {
 			a, r := newShimTest(t, c.policy, c.override)
 			a.adopt(r)
 			before := string(a.read())
-			if p := a.Pods()[0]; p.Outcome != string(c.outcome) || p.Drift != "" || before != r.sent().String() {
+			if p := a.Pods()[0]; p.Outcome != string(c.outcome) || p.Drift != "" || before != r.Decision {
 				t.Fatalf("%+v, and the file has\n%s", p, before)
 			}
 			if len(a.reports) > 0 {
@@ -75,12 +76,12 @@ func TestAdopt(t *testing.T) {
 				}
 				return
 			}
-			if original, ok := podfile.Original(text); !ok || string(original) != r.Kubelet.String() {
-				t.Errorf("original %q, want %q", original, r.Kubelet.String())
+			if original, ok := podfile.Original(text); !ok || string(original) != r.Kubelet {
+				t.Errorf("original %q, want %q", original, r.Kubelet)
 			}
 			later, _ := newShimTest(t, c.policy, c.override)
 			later.directory, later.settings.Directories, later.host = a.directory, a.settings.Directories, a.host
-			later.adopt(nil)
+			later.adopt(&podfile.Request{})
 			if p := later.Pods()[0]; p.Drift != "" || p.Outcome != string(cri.Unchanged) {
 				t.Errorf("in a later process: %+v", p)
 			}
@@ -92,7 +93,7 @@ func TestAdopt(t *testing.T) {
 // of another one, and records what the kubelet computes as the original text.
 func TestAdopt_UnknownRequest(t *testing.T) {
 	a, r := newShimTest(t, policy.ClusterFirst, policy.Default)
-	a.adopt(nil)
+	a.adopt(&podfile.Request{})
 	if p := a.Pods()[0]; p.Outcome != string(cri.Unchanged) || p.Drift != "" {
 		t.Fatalf("%+v", p)
 	}
@@ -103,8 +104,8 @@ func TestAdopt_UnknownRequest(t *testing.T) {
 	if got := a.refreshNow(causeCommand); got != events.Refreshed {
 		t.Errorf("got %q for the command", got)
 	}
-	if original, ok := podfile.Original(a.read()); !ok || string(original) != r.Kubelet.String() {
-		t.Errorf("original %q, want %q", original, r.Kubelet.String())
+	if original, ok := podfile.Original(a.read()); !ok || string(original) != r.Kubelet {
+		t.Errorf("original %q, want %q", original, r.Kubelet)
 	}
 }
 
@@ -112,7 +113,7 @@ func TestAdopt_UnknownRequest(t *testing.T) {
 func TestAdopt_Passed(t *testing.T) {
 	a, r := newShimTest(t, policy.ClusterFirst, "")
 	a.write(ownText)
-	r.Outcome = cri.FactsMismatch
+	r.Outcome = string(cri.FactsMismatch)
 	a.adopt(r)
 	if p := a.Pods()[0]; p.Outcome != string(cri.FactsMismatch) || p.Expected != "" {
 		t.Errorf("%+v", p)
@@ -140,16 +141,16 @@ func TestApplier_ShimDecision(t *testing.T) {
 	}
 }
 
-// TestRetain removes the sandboxes that the runtime does not have any more.
-func TestRetain(t *testing.T) {
-	a, r := newShimTest(t, policy.Default, "")
+// TestAdopt_LostConnection: the agent keeps what a shim has done with the request of a file that has no
+// decision yet, although the shim sends it only once.
+func TestAdopt_LostConnection(t *testing.T) {
+	a, r := newShimTest(t, policy.ClusterFirst, policy.Default)
+	a.settings.Hook.Problem = errors.New("invalid")
 	a.adopt(r)
-	a.Retain(map[string]bool{a.applierTest.sandbox.ID: true})
-	if n := len(a.Pods()); n != 1 {
-		t.Fatalf("%d sandboxes", n)
-	}
-	a.Retain(nil)
-	if n := len(a.Pods()); n != 0 {
-		t.Errorf("%d sandboxes", n)
+	a.Handle(a.ctx, podfile.Event{Kind: podfile.Reset})
+	a.adopt(&podfile.Request{})
+	a.Handle(a.ctx, podfile.Event{Kind: podfile.Synchronized})
+	if s := a.list()[0]; s.request != r {
+		t.Errorf("the request is %+v", s.request)
 	}
 }

@@ -114,7 +114,7 @@ func (a *Applier) finish(s *sandbox, r cri.Report) {
 		return
 	}
 	s.reported = r.Outcome
-	if s.shim {
+	if s.request != nil {
 		a.logFailure(r) // the shim has reported its decision
 	} else {
 		a.report(r)
@@ -191,7 +191,7 @@ func (s *sandbox) learnAsCreated(settings *Settings, host hostFiles, f *podfile.
 	case computed || hook.Mode == cri.Force:
 		s.original = sum
 		s.observed = s.observed || !computed // the text does not show the node facts of now
-	case s.recognized != sum && !s.shim:
+	case s.recognized != sum && s.request == nil:
 		// The kubelet's text of an earlier time: the decision is due if it is not what the kubelet computes now.
 		d := hook.Engine.Decide(s.pod, host().Pods)
 		s.recognize(sum, !settings.computes(s.pod, host, d.Config()))
@@ -208,12 +208,12 @@ func (a *Applier) replace(settings *Settings, s *sandbox, host hostFiles, f *pod
 	s.learnAsCreated(settings, host, f, request.DNS, sum)
 	request.Unverified = sum != s.original
 	s.known = request.DNS
-	if settings.Observed != nil && s.err == nil && !request.Unverified && !s.shim && !s.observed {
+	if settings.Observed != nil && s.err == nil && !request.Unverified && s.request == nil && !s.observed {
 		s.observed = true
 		settings.Observed(s.pod, s.known)
 	}
 	r := a.decide(settings, s, host, request, sum)
-	if s.shim {
+	if s.request != nil {
 		return a.adoptRequest(settings, s, host, r)
 	}
 	s.verified = r.Outcome == cri.Unchanged || r.Outcome == cri.Observed || r.Outcome == cri.Edited
@@ -262,7 +262,7 @@ func (a *Applier) decide(settings *Settings, s *sandbox, host hostFiles, request
 	}
 	if s.acceptDecision(settings, host, &r); r.Outcome == cri.Unchanged {
 		s.recognize(sum, false)
-	} else if request.Unverified && !s.shim {
+	} else if request.Unverified && s.request == nil {
 		r.Outcome, r.Detail = cri.Unverified, r.Detail+notSeenAtStart
 	}
 	return r

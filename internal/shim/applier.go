@@ -13,7 +13,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxdns"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 )
@@ -21,12 +20,11 @@ import (
 // An applier applies configurations to a shim: it sets a new hook for each, and replaces the
 // background tasks whose configuration has changed.
 type applier struct {
-	shim      *cri.Shim
-	metrics   *cri.Metrics
-	sandboxes *sandboxes
-	pods      *decision.Metrics
-	version   string // of the User-Agent at the API server
-	log       *slog.Logger
+	shim    *cri.Shim
+	metrics *cri.Metrics
+	pods    *decision.Metrics
+	version string // of the User-Agent at the API server
+	log     *slog.Logger
 
 	host       *hostresolv.Watcher // nil: the node has no host file
 	hostCfg    hostresolv.Config   // of host
@@ -61,8 +59,7 @@ func (a *applier) apply(c config.Shim) error {
 		return err
 	}
 	if cfg != a.hostCfg {
-		run, notify := decision.RunHostWatcher(host), decision.NotifyHost(host, a.sandboxes.dns.HostChanged)
-		a.host, a.hostCfg, a.hostTask.next = host, cfg, func(ctx context.Context) error { return daemon.RunAll(ctx, run, notify) }
+		a.host, a.hostCfg, a.hostTask.next = host, cfg, decision.RunHostWatcher(host)
 	}
 	a.setHook(c)
 	a.log.Info("configuration applied", "mode", c.Mode(), "clusterDNS", c.Node.ClusterDNS,
@@ -84,21 +81,13 @@ func (a *applier) retryClient(c config.Shim) {
 func (a *applier) setHook(c config.Shim) {
 	hook := &cri.Hook{
 		Engine: c.Engine, Mode: c.Mode(), FailUnknown: c.FailUnknown(), HostFiles: decision.HostFiles(a.host),
-		Lookup: a.lookups.Lookup, Metrics: a.metrics,
+		Lookup: a.lookups.Lookup, Report: a.lookups.Reporter.Report, Metrics: a.metrics,
 	}
 	if hook.Mode == cri.Force {
 		hook.Lookup = a.lookups.LookupForced
 	}
-	report := a.lookups.Reporter.Report
-	hook.Report = func(r cri.Report) {
-		report(r)
-		a.sandboxes.record(r)
-	}
 	a.shim.SetHook(hook)
 	a.hostReport.next = decision.ReportHost(a.host, a.lookups.Reporter)
-	a.sandboxes.setSettings(sandboxdns.NewSettings(&cri.Hook{
-		Engine: hook.Engine, Mode: hook.Mode, HostFiles: hook.HostFiles, Lookup: hook.Lookup, Report: report,
-	}, c.RefreshConfiguration, c.Verify, c.Node, a.lookups))
 }
 
 // newLookupConfig returns the configuration of the lookups for c.
@@ -121,7 +110,6 @@ func (a *applier) setLookups(cfg decision.LookupConfig) error {
 	if old := a.lookups; old != nil && next.ClientErr != nil && (old.HasClient() || cfg == a.lookupCfg) {
 		return nil
 	}
-	next.FollowAnnotations(sandboxdns.FollowedAnnotations(), a.sandboxes.dns.PodChanged)
 	a.lookups, a.lookupCfg, a.lookupsTask.next = next, cfg, next.Run
 	return nil
 }

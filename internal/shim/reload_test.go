@@ -17,7 +17,6 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxdns"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
@@ -91,7 +90,7 @@ func (r *reloadTest) start() (stop func()) {
 		source: config.ShimKind().FromFile(filepath.Join(r.dir, "shim.yaml")), signal: r.hangup,
 		lastGood: lastGood(filepath.Join(r.dir, "last-good-shim.yaml")), problems: &problemList{log: log}, log: log,
 		applier: &applier{
-			shim: r.shim, sandboxes: newSandboxes(sandboxdns.New(sandboxdns.NewShimMetrics(prometheus.NewRegistry()), log), log),
+			shim: r.shim,
 			pods: decision.NewMetrics(prometheus.NewRegistry(), "dnsconfigurer_shim_"), log: log,
 		},
 	}

@@ -45,6 +45,7 @@ type reloader struct {
 	problems *problemList
 	log      *slog.Logger
 
+	agent   string      // path of its socket
 	serving config.Shim // has the fields that take effect after a restart, as the shim serves
 	success prometheus.Gauge
 	origin  *prometheus.GaugeVec

@@ -6,7 +6,6 @@ package shim
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -16,9 +15,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxdns"
-
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 )
 
@@ -40,18 +36,23 @@ func (s *Server) Run(ctx context.Context) error {
 	s.Writer.Register(registry)
 	shim := &cri.Shim{Metrics: cri.NewMetrics(registry), Log: s.Log}
 	problems := &problemList{log: s.Log}
-	sandboxes := newSandboxes(sandboxdns.New(sandboxdns.NewShimMetrics(registry), s.Log), s.Log)
-	sandboxes.dns.RegisterDrift(registry)
 	r := &reloader{
 		source: s.Source, flags: s.FlagsErr, signal: s.Reload, lastGood: newLastGood(), problems: problems, log: s.Log,
 		applier: &applier{shim: shim, metrics: shim.Metrics, pods: decision.NewMetrics(registry, "dnsconfigurer_shim_"),
-			sandboxes: sandboxes, version: s.Version, log: s.Log},
+			version: s.Version, log: s.Log},
 	}
 	r.register(registry)
 	endpoints, err := s.open(ctx, r)
 	if err != nil {
 		return err
 	}
+	runtime, err := cri.NewClient(endpoints.Runtime)
+	if err != nil {
+		return err
+	}
+	defer runtime.Close()
+	sandboxes := newAnnouncer(r.agent, runtime, s.Log)
+	shim.Started, shim.Stopped = sandboxes.add, sandboxes.remove
 	if dir := stateDirectory(); dir != "" {
 		b := bypass.Bypass{Runtime: config.SocketPath(endpoints.Runtime), State: dir}
 		problems.set("bypass", "cannot prepare the bypass", b.LinkRuntime())
@@ -62,7 +63,7 @@ func (s *Server) Run(ctx context.Context) error {
 		Tasks: []daemon.Task{
 			shim.Run,
 			func(ctx context.Context) error { return notifier.Run(ctx, shim.Alive, s.Log) },
-			func(ctx context.Context) error { return sandboxes.run(ctx, endpoints.Runtime) },
+			sandboxes.run,
 			func(ctx context.Context) error {
 				<-ctx.Done()
 				s.Log.Info("shutting down", "calls", shim.Calls(), "drainTimeout", shim.DrainTimeout)
@@ -82,35 +83,12 @@ func (s *Server) Run(ctx context.Context) error {
 		// The calls that are drained count in the last scrape, too.
 		group.Last = append(group.Last, func(ctx context.Context) error { return http.KeepServing(ctx, listen) })
 	}
-	if path := sandboxes.socket; path != "" {
-		status := s.newStatusServer(sandboxes.dns)
-		listen := func() (net.Listener, error) {
-			l, err := cri.Listen(path)
-			if err != nil {
-				return nil, fmt.Errorf("statusSocket: %w", err)
-			}
-			return l, nil
-		}
-		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return status.KeepServing(ctx, listen, s.Log) })
-	}
 	s.Log.Info("serving", "listen", endpoints.Listen, "runtime", endpoints.Runtime)
 	return group.Run(ctx)
 }
 
 // errStopping is the reason why a shim that completes its last calls is not ready.
 var errStopping = errors.New("the shim is shutting down")
-
-// newStatusServer returns the server of the status socket.
-func (s *Server) newStatusServer(a *sandboxdns.Applier) *nodestatus.Server {
-	return &nodestatus.Server{
-		Status: func() v1alpha1.AgentStatus {
-			status := a.Status()
-			status.Component, status.Version = "shim", s.Version
-			return status
-		},
-		Pods: a.Pods, Refresh: a.RefreshPods, Restore: a.RestorePods,
-	}
-}
 
 // open opens the socket and applies the first settings.
 func (s *Server) open(ctx context.Context, r *reloader) (config.Endpoints, error) {
@@ -165,12 +143,9 @@ func (s *Server) restartFields(files, last settings, socket *os.File) (e config.
 // setRestartFields sets the fields that take effect after a restart: the endpoints, and fields of c.
 func (r *reloader) setRestartFields(e config.Endpoints, c config.Shim) {
 	r.applier.shim.Runtime, r.applier.shim.DrainTimeout = e.Runtime, c.Drain
-	if c.StatusSocket != nil {
-		r.applier.sandboxes.socket = *c.StatusSocket
-	}
+	r.agent = config.SocketPath(c.Agent)
 	r.serving.ShimConfiguration = v1alpha1.ShimConfiguration{
-		Listen: e.Listen, RuntimeEndpoint: e.Runtime, HTTP: e.HTTP, DrainTimeout: c.DrainTimeout,
-		RefreshConfiguration: v1alpha1.RefreshConfiguration{StatusSocket: c.StatusSocket},
+		Listen: e.Listen, RuntimeEndpoint: e.Runtime, HTTP: e.HTTP, DrainTimeout: c.DrainTimeout, Agent: c.Agent,
 	}
 }
 

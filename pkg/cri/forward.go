@@ -20,8 +20,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// runPodSandbox is the only method whose request is read.
-const runPodSandbox = "/runtime.v1.RuntimeService/RunPodSandbox"
+// The methods whose messages are read.
+const (
+	runPodSandbox  = "/runtime.v1.RuntimeService/RunPodSandbox"
+	stopPodSandbox = "/runtime.v1.RuntimeService/StopPodSandbox" // if Shim.Stopped is set
+)
 
 // forwarder forwards calls of any service and method to the runtime.
 type forwarder struct {
@@ -29,6 +32,8 @@ type forwarder struct {
 	hook     *atomic.Pointer[Hook] // for RunPodSandbox
 	draining <-chan struct{}       // closed when open-ended streams must end
 	metrics  *Metrics
+	started  func(id string, r Report) // see Shim
+	stopped  func(id string)
 	answered *atomic.Bool  // set by the first header or message of the runtime
 	calls    *atomic.Int64 // in progress
 }
@@ -64,10 +69,19 @@ func (f *forwarder) forwardUnary(method string, kubelet grpc.ServerStream) error
 	case err != nil:
 		return err
 	}
-	if method == runPodSandbox {
-		if err := f.editRequest(kubelet.Context(), &request); err != nil {
+	notify := func() {}
+	switch {
+	case method == runPodSandbox:
+		report, err := f.editRequest(kubelet.Context(), &request)
+		if err != nil {
 			return err
 		}
+		if f.started != nil {
+			notify = func() { f.started(readID(reply.data), report) }
+		}
+	case method == stopPodSandbox && f.stopped != nil:
+		id := readID(request.data)
+		notify = func() { f.stopped(id) }
 	}
 	var header, trailer metadata.MD
 	err := f.runtime.Invoke(outgoingContext(kubelet.Context()), method, &request, &reply,
@@ -82,16 +96,29 @@ func (f *forwarder) forwardUnary(method string, kubelet grpc.ServerStream) error
 	if err != nil {
 		return err
 	}
+	notify()
 	return kubelet.SendMsg(&reply)
 }
 
+// readID returns the ID of a sandbox, the first field of a reply to RunPodSandbox and of a request of
+// StopPodSandbox. "": there is none.
+func readID(message mem.BufferSlice) (id string) {
+	_ = rangeFields(message.Materialize(), func(f field) error { // the runtime reports what is malformed
+		if f.number == 1 {
+			id = string(f.value)
+		}
+		return nil
+	})
+	return id
+}
+
 // editRequest replaces a RunPodSandbox request with the one that the hook returns.
-func (f *forwarder) editRequest(ctx context.Context, request *frame) error {
+func (f *forwarder) editRequest(ctx context.Context, request *frame) (Report, error) {
 	message := request.data.Materialize()
 	request.data.Free()
-	edited, err := f.hook.Load().edit(ctx, message)
+	edited, report, err := f.hook.Load().edit(ctx, message)
 	request.data = mem.BufferSlice{mem.SliceBuffer(edited)}
-	return err
+	return report, err
 }
 
 // forwardStream forwards a call with any number of messages in both directions.

@@ -77,7 +77,10 @@ func (r *fakeRuntime) ExecSync(ctx context.Context, _ *runtimeapi.ExecSyncReques
 	}
 }
 
-func (r *fakeRuntime) StopPodSandbox(context.Context, *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
+func (r *fakeRuntime) StopPodSandbox(_ context.Context, q *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
+	if q.PodSandboxId == "idle" {
+		return &runtimeapi.StopPodSandboxResponse{}, nil
+	}
 	s, err := status.New(codes.FailedPrecondition, "sandbox is busy").WithDetails(&errdetails.ErrorInfo{Reason: "BUSY"})
 	if err != nil {
 		return nil, err
@@ -542,5 +545,44 @@ func TestShim_RunWithoutHook(t *testing.T) {
 	}
 	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the listener is open: %v", err)
+	}
+}
+
+// TestForwardUnary_Notify: Started and Stopped are called for the requests that the runtime has answered
+// without an error, and not for others.
+func TestForwardUnary_Notify(t *testing.T) {
+	n := newNode(t, passHook())
+	if err := n.stopShim(); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := dial("unix://" + n.runtimePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var got []string
+	s := &Shim{
+		Started: func(id string, r Report) {
+			got = append(got, "started "+id+" of "+r.Sandbox.UID+": "+string(r.Outcome))
+		},
+		Stopped: func(id string) { got = append(got, "stopped "+id) },
+	}
+	kubelet, stop := serveInMemory(t, s, conn)
+	config := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u"}}
+	r, err := kubelet.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: config})
+	if err != nil || r.PodSandboxId != "id" {
+		t.Errorf("%v, %v", r, err)
+	}
+	for _, id := range []string{"busy", "idle"} {
+		_, err := kubelet.StopPodSandbox(t.Context(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
+		if (err == nil) != (id == "idle") {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"started id of u: unknown_pod", "stopped idle"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -158,14 +158,14 @@ const largeRequest = 256 << 10
 // sends only the last. 200,000 of them take 30 MB while they are decided.
 const largeConfig = 10_000
 
-// edit returns the request to forward to the runtime. If the request must fail, it returns the error
-// for the kubelet.
-func (h *Hook) edit(ctx context.Context, request []byte) (edited []byte, failure error) {
+// edit returns the request to forward to the runtime, and what it has reported. If the request must fail,
+// it returns the error for the kubelet.
+func (h *Hook) edit(ctx context.Context, request []byte) (edited []byte, r Report, failure error) {
 	if len(request) >= largeRequest {
 		h.large.Lock()
 		defer h.large.Unlock()
 	}
-	r := Report{Mode: h.Mode}
+	r.Mode = h.Mode
 	began := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
@@ -186,18 +186,18 @@ func (h *Hook) edit(ctx context.Context, request []byte) (edited []byte, failure
 			failure = status.Errorf(codes.Unavailable, "dnsconfigurer: the pod's DNS cannot be decided: %s: %s",
 				r.Outcome, excerpt.Text(r.Detail, excerpt.MaxMessage))
 		}
-		return request, failure
+		return request, r, failure
 	}
 	edited, err := setDNS(request, r.DNS)
 	switch {
 	case errors.Is(err, errNotUTF8):
 		r.Outcome, r.Detail = Refused, err.Error()
-		return request, nil
+		return request, r, nil
 	case err != nil:
 		r.Outcome, r.Detail = MalformedRequest, err.Error()
-		return request, nil
+		return request, r, nil
 	}
-	return edited, nil
+	return edited, r, nil
 }
 
 // configSource is the annotation in which the kubelet says where a pod comes from.

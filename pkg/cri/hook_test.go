@@ -462,7 +462,7 @@ func TestShim_ConcurrentSandboxes(t *testing.T) {
 
 // edit returns the request that h forwards.
 func edit(h *Hook, request []byte) []byte {
-	edited, _ := h.edit(context.Background(), request)
+	edited, _, _ := h.edit(context.Background(), request)
 	return edited
 }
 
@@ -509,7 +509,7 @@ func TestHook_FailUnknown(t *testing.T) {
 			request := sandboxRequest(autopath, kubeletDNS)
 			request.Config.Annotations = map[string]string{configSource: tt.source}
 			sent := marshal(t, request)
-			got, err := h.edit(t.Context(), sent)
+			got, _, err := h.edit(t.Context(), sent)
 			if !bytes.Equal(got, sent) || (status.Code(err) == codes.Unavailable) != tt.failed ||
 				err != nil && !strings.Contains(err.Error(), tt.err.Error()) {
 				t.Errorf("error %v, want one: %v", err, tt.failed)

@@ -42,6 +42,12 @@ type Shim struct {
 	// done; 0 is 4 seconds.
 	DrainTimeout time.Duration
 
+	// Started is called with the ID of each sandbox that the runtime has created for a request, and
+	// with the report of the request; Stopped when a sandbox was stopped. They must not block, and
+	// may be nil.
+	Started func(id string, r Report)
+	Stopped func(id string)
+
 	running  atomic.Bool
 	calls    atomic.Int64
 	hook     atomic.Pointer[Hook]
@@ -115,7 +121,7 @@ func (s *Shim) serve(ctx context.Context, runtime grpc.ClientConnInterface) erro
 	}
 	draining := make(chan struct{})
 	f := &forwarder{runtime: runtime, hook: &s.hook, draining: draining, metrics: s.Metrics,
-		answered: &s.answered, calls: &s.calls}
+		started: s.Started, stopped: s.Stopped, answered: &s.answered, calls: &s.calls}
 	server := grpc.NewServer(
 		grpc.ForceServerCodecV2(rawCodec{}),
 		grpc.UnknownServiceHandler(f.handle),

@@ -99,8 +99,8 @@ var imports = map[string][]string{
 
 	// The servers: what a command calls with its configuration.
 	"internal/shim": {"std", "api/v1alpha1", "internal/atomicfile", "internal/bypass", "internal/config",
-		"internal/daemon", "internal/decision", "internal/events", "internal/multierr", "internal/nodestatus",
-		"internal/sandboxdns", "internal/podfile", "pkg/cri", "pkg/hostresolv", "k8s.io/api/...",
+		"internal/daemon", "internal/decision", "internal/events", "internal/multierr",
+		"internal/podfile", "pkg/cri", "pkg/hostresolv", "k8s.io/api/...",
 		"github.com/prometheus/client_golang/prometheus"},
 	"internal/decision": {"std", "internal/daemon", "internal/events", "internal/cluster", "pkg/cri", "pkg/hostresolv", "pkg/policy",
 		"github.com/prometheus/client_golang/prometheus", "k8s.io/api/...", "k8s.io/client-go/rest"},

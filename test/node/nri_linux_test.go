@@ -34,13 +34,13 @@ const (
 const agentConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
 kind: AgentConfiguration
 listen: unix://DIR/agent.sock
-http: ` + agentAddress + refreshSettings
-
-// refreshSettings are those of an agent or a shim that follows the host's file.
-const refreshSettings = `
-manifests: DIR/manifests
+http: ` + agentAddress + `
 refresh: All
-statusSocket: DIR/status.sock
+statusSocket: DIR/status.sock` + nodeSettings
+
+// nodeSettings are those of an agent and a shim.
+const nodeSettings = `
+manifests: DIR/manifests
 node:
   clusterDNS: [10.96.0.10]
   clusterDomain: cluster.local

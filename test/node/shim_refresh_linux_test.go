@@ -24,9 +24,10 @@ const shimRefreshConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
 kind: ShimConfiguration
 listen: unix://DIR/shim.sock
 runtimeEndpoint: unix://DIR/containerd.sock
-http: ` + shimAddress + refreshSettings
+agent: unix://DIR/agent.sock
+http: ` + shimAddress + nodeSettings
 
-// TestShimRefresh changes the host's file under running pods of the shim, with a containerd
+// TestShimRefresh changes the host's file under running pods of the shim and an agent, with a containerd
 // without NRI, and with one whose NRI has no plugin.
 func TestShimRefresh(t *testing.T) {
 	nodetools.Install(t)
@@ -40,6 +41,7 @@ func TestShimRefresh(t *testing.T) {
 func testShimRefresh(t *testing.T, m *machine, program string) {
 	n := newNRI(t, m, program, m.kubelet(t, filepath.Join(m.dir, "shim.sock"), "shim"))
 	m.write(t, "shim.yaml", strings.ReplaceAll(shimRefreshConfiguration, "DIR", m.dir))
+	m.write(t, "agent.yaml", strings.ReplaceAll(agentConfiguration, "DIR", m.dir))
 	if err := os.Mkdir(filepath.Join(m.dir, "manifests"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +50,9 @@ func testShimRefresh(t *testing.T, m *machine, program string) {
 		n.await(t, shimAddress, "/livez")
 		return pid
 	}
+	n.startAgent(t)
 	shim := start()
+	n.await(t, agentAddress, "/readyz")
 	t.Run("refresh", n.testRefresh)
 	t.Run("containers", n.testContainers)
 	if m.programs != "" { // containerd 1.6 ignores user namespaces
@@ -70,16 +74,20 @@ func testShimRefresh(t *testing.T, m *machine, program string) {
 		run("restart-default-2", "", corev1.PodSpec{DNSPolicy: corev1.DNSDefault}, configOf(secondHost))
 		run("restart-annotation", "Default", corev1.PodSpec{}, configOf(secondHost))
 		run("restart-autopath", "ClusterFirstWithAutopath", corev1.PodSpec{}, autopath.Config())
+		n.end(t, n.agent, "KILL")
 		n.end(t, shim, "KILL")
 		shim = start()
+		n.startAgent(t)
 		for _, pod := range []string{"restart-default", "restart-default-2", "restart-annotation", "restart-autopath"} {
 			n.awaitPod(t, podName(pod), func(p v1alpha1.NodePod) bool { return p.Outcome == "unchanged" })
 		}
 		n.changeHost(t, secondHost, want)
 		n.write(t, "etc/resolv.conf", hostResolvConf)
 	})
-	if code := n.end(t, shim, "TERM"); code != "0" {
-		t.Errorf("exit code %s", code)
+	for _, pid := range []string{shim, n.agent} {
+		if code := n.end(t, pid, "TERM"); code != "0" {
+			t.Errorf("exit code %s", code)
+		}
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,13 +37,13 @@ func newRelay(t *testing.T) (*plugin, net.Listener) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	p := &plugin{
-		link: &link{socket: path, log: log}, metrics: newMetrics(prometheus.NewRegistry()), log: log,
+		link: &podfile.Link{Socket: path, Log: log}, metrics: newMetrics(prometheus.NewRegistry()), log: log,
 		configured: make(chan struct{}, 1), sandboxes: map[string]*sandbox{},
 	}
-	p.link.replay = p.replay
+	p.link.Replay = p.sendAll
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- p.link.run(ctx) }()
+	go func() { ended <- p.link.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		l.Close()
@@ -260,86 +259,6 @@ func TestPlugin_ManyAnnotations(t *testing.T) {
 			t.Errorf("got %s with %d annotations, want %s", e.Sandbox.ID, len(e.Sandbox.Annotations), pod.Id)
 		}
 	}
-}
-
-// TestLink_Late: a container that has stopped waiting for the agent leaves nothing behind, although the
-// agent does not reply.
-func TestLink_Late(t *testing.T) {
-	p, l := newRelay(t)
-	a := acceptWithoutRuntime(t, l)
-	ended, end := context.WithCancel(t.Context())
-	end()
-	if _, got := p.link.ask(ended, podfile.Event{Kind: podfile.Creating}); got != timedOut {
-		t.Errorf("got %s, want %s", got, timedOut)
-	}
-	a.next(t, podfile.Creating)
-	p.link.mu.Lock()
-	defer p.link.mu.Unlock()
-	if n := len(p.link.waiting); n > 0 {
-		t.Errorf("%d containers still wait", n)
-	}
-}
-
-func isSlow(l *link) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.slow
-}
-
-// TestLink_Slow: a container waits for an agent that does not reply once, and then no more until
-// it replies.
-func TestLink_Slow(t *testing.T) {
-	p, l := newRelay(t)
-	ask := func() result {
-		_, r := p.link.ask(t.Context(), podfile.Event{Kind: podfile.Creating, First: true})
-		return r
-	}
-	a := acceptWithoutRuntime(t, l)
-	if got := ask(); got != timedOut {
-		t.Errorf("no reply: %s", got)
-	}
-	for range 3 {
-		if got := ask(); got != notWaited {
-			t.Errorf("after a timeout: %s", got)
-		}
-	}
-	var last podfile.Event
-	for i := range 4 {
-		last = a.next(t, podfile.Creating)
-		if last.First != (i == 0) || last.Deadline.IsZero() {
-			t.Errorf("event %d of a container that does not wait: %+v", i, last)
-		}
-	}
-	a.acknowledge(t, last)
-	for isSlow(p.link) {
-		time.Sleep(time.Millisecond)
-	}
-	got := make(chan result, 1)
-	go func() { got <- ask() }()
-	a.acknowledge(t, a.next(t, podfile.Creating))
-	if r := <-got; r != acknowledged {
-		t.Logf("the reply came after the timeout: %s", r) // on a busy machine
-	}
-	l.Close()
-	a.Close()
-	for p.link.isConnected() {
-		time.Sleep(time.Millisecond)
-	}
-	if got := ask(); got != disconnected {
-		t.Errorf("without an agent: %s", got)
-	}
-}
-
-// TestLink_Full: an agent that does not read gets another connection with all sandboxes.
-func TestLink_Full(t *testing.T) {
-	p, l := newRelay(t)
-	acceptWithoutRuntime(t, l)
-	big := podfile.Event{Kind: podfile.Started,
-		Sandbox: podfile.Sandbox{ID: "a", Annotations: map[string]string{"a": string(make([]byte, 4096))}}}
-	for range 2 * queueSize {
-		p.link.send(big)
-	}
-	accept(t, l).next(t, podfile.Reset)
 }
 
 // TestPlugin_Panic: a panic does not fail the container.

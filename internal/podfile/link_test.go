@@ -1,0 +1,148 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podfile
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// newLink returns a link that runs until t ends, and the listener of its agent.
+func newLink(t *testing.T) (*Link, net.Listener) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "a.sock")
+	agents, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &Link{Socket: path, Log: slog.New(slog.DiscardHandler)}
+	l.Replay = func(_ context.Context, send func(Event) error) error { return send(Event{Kind: Reset}) }
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		agents.Close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return l, agents
+}
+
+// accept returns the next connection, and a function that returns its next event. The first one was read.
+func accept(t *testing.T, agents net.Listener) (conn net.Conn, next func() Event) {
+	t.Helper()
+	conn, err := agents.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	decoder := json.NewDecoder(conn)
+	next = func() (e Event) {
+		t.Helper()
+		if err := decoder.Decode(&e); err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	if e := next(); e.Kind != Reset {
+		t.Fatalf("%+v", e)
+	}
+	return conn, next
+}
+
+// TestLink_Late: a container that has stopped waiting for the agent leaves nothing behind, although the
+// agent does not reply.
+func TestLink_Late(t *testing.T) {
+	l, agents := newLink(t)
+	_, next := accept(t, agents)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, got := l.Ask(ended, Event{Kind: Creating}); got != TimedOut {
+		t.Errorf("got %s, want %s", got, TimedOut)
+	}
+	next()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.waiting); n > 0 {
+		t.Errorf("%d containers still wait", n)
+	}
+}
+
+func isSlow(l *Link) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.slow
+}
+
+// TestLink_Slow: a container waits for an agent that does not reply once, and then no more until
+// it replies.
+func TestLink_Slow(t *testing.T) {
+	l, agents := newLink(t)
+	ask := func() Result {
+		_, r := l.Ask(t.Context(), Event{Kind: Creating, First: true})
+		return r
+	}
+	conn, next := accept(t, agents)
+	acknowledge := func(e Event) {
+		t.Helper()
+		if err := Write(conn, Ack{Sequence: e.Sequence}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began := time.Now()
+	if got := ask(); got != TimedOut {
+		t.Errorf("no reply: %s", got)
+	}
+	if waited := time.Since(began); waited < askTimeout || waited > askTimeout+time.Second {
+		t.Errorf("waited %v, want %v", waited, askTimeout)
+	}
+	for range 3 {
+		if got := ask(); got != NotWaited {
+			t.Errorf("after a timeout: %s", got)
+		}
+	}
+	var last Event
+	for i := range 4 {
+		last = next()
+		if last.First != (i == 0) || last.Deadline.IsZero() {
+			t.Errorf("event %d of a container that does not wait: %+v", i, last)
+		}
+	}
+	acknowledge(last)
+	for isSlow(l) {
+		time.Sleep(time.Millisecond)
+	}
+	got := make(chan Result, 1)
+	go func() { got <- ask() }()
+	acknowledge(next())
+	if r := <-got; r != Acknowledged {
+		t.Logf("the reply came after the timeout: %s", r) // on a busy machine
+	}
+	agents.Close()
+	conn.Close()
+	for l.IsConnected() {
+		time.Sleep(time.Millisecond)
+	}
+	if got := ask(); got != Disconnected {
+		t.Errorf("without an agent: %s", got)
+	}
+}
+
+// TestLink_Full: an agent that does not read gets another connection with all sandboxes.
+func TestLink_Full(t *testing.T) {
+	l, agents := newLink(t)
+	accept(t, agents)
+	big := Event{Kind: Started, Sandbox: Sandbox{ID: "a", Annotations: map[string]string{"a": string(make([]byte, 4096))}}}
+	for range 2 * queueSize {
+		l.Send(big)
+	}
+	accept(t, agents)
+}
