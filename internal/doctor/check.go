@@ -6,6 +6,7 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -25,11 +26,12 @@ type Check struct {
 	What     string // what is wrong, for the documentation
 
 	cause string // why it is wrong, or what follows from it
-	next  string // the command to run next; $NS, $NAME: of the object
+	next  string // the command to run next; $NS, $NAME: of the object; $DNS, $CONFIG: of the cluster DNS
 
-	needs []need // without which the check cannot run
-	whole []Kind // without all of which no hit does not mean healthy
-	find  func(*view) []hit
+	unless string // earlier codes of which this one is a consequence: then it is a line of their evidence
+	needs  []need // without which the check cannot run
+	whole  []need // without which no hit does not mean healthy
+	find   func(*view) []hit
 }
 
 // hit is a finding of a check.
@@ -39,6 +41,11 @@ type hit struct {
 	evidence []string
 	cause    string // "": that of the check
 	next     string // "": that of the check
+}
+
+// found is a hit with the cause and the next command of its check.
+func found(o object, message string, evidence ...string) hit {
+	return hit{object: o, message: message, evidence: evidence}
 }
 
 // object names an object of the API.
@@ -76,69 +83,92 @@ func needCorefile(v *view) (string, bool) {
 	return cmp.Or(v.Unread[Services], v.Unread[Pods], v.unreadMount()), v.corefile != nil
 }
 
-// needReplies is a reply of at least one server, by any means: without any, the network from here
-// is the likely cause.
+// needConfigMaps are the ConfigMaps that the pods of the cluster DNS mount.
+func needConfigMaps(v *view) (string, bool) {
+	why := cmp.Or(v.Unread[Pods], v.unreadMount())
+	return why, why == ""
+}
+
+// needReplies is a reply of at least one server, through the network, a port-forward or a container: without any,
+// the network of this machine is the likely cause.
 func needReplies(v *view) (string, bool) {
 	return cmp.Or(v.Unread[Probes], noReplies), len(v.usable) > 0
 }
 
-// needNetwork is a reply that came through the network: a forwarded port says nothing of it.
+// needNetwork is a reply through the network: a forwarded port shows nothing of it.
 func needNetwork(v *view) (string, bool) {
-	if why, ok := needReplies(v); !ok {
-		return why, false
-	}
 	return cmp.Or(v.Unread[Probes], noNetwork), slices.ContainsFunc(v.usable, usedNetwork)
 }
 
 const noReplies = "no DNS server of the cluster replied to this machine: run doctor in a pod or on a node, or set --dns-server, " +
 	"--port-forward or --ephemeral-container"
 
-const noNetwork = "no DNS server of the cluster replied to this machine through the network, of which forwarded ports show nothing: " +
+const noNetwork = "no DNS server of the cluster replied to this machine through the network: " +
 	"run doctor in a pod or on a node, or set --dns-server or --ephemeral-container"
 
 const tooLate = "the time was over before the check ended: set --timeout"
-
-// Checks returns the table of checks, in the order in which they run. Those whose duration depends
-// most on tenants are last: they leave the others their time.
-func Checks() []Check {
-	return slices.Concat(serviceChecks(), reverseChecks(), workloadChecks(), corefileChecks(), corefileHabits(),
-		nodeChecks(), kubeletChecks(), admissionChecks(), probeChecks(), meansChecks(), podFileChecks(), podChecks(), nameChecks(),
-		networkChecks())
-}
 
 // Run returns what is wrong in a cluster. It is deterministic, unless ctx ends: then the checks
 // that have not ended are not checked.
 func Run(ctx context.Context, s *Snapshot) v1alpha1.DoctorResult {
 	v := newView(s)
 	v.done = ctx.Done()
-	result := v1alpha1.DoctorResult{Findings: []v1alpha1.DoctorFinding{}, NotChecked: []v1alpha1.DoctorNotChecked{}, Probes: s.Probes}
-	if result.Probes == nil {
-		result.Probes = []v1alpha1.DoctorProbe{}
+	r := run{view: v, causes: map[string]string{}}
+	r.result = v1alpha1.DoctorResult{Findings: []v1alpha1.DoctorFinding{}, NotChecked: []v1alpha1.DoctorNotChecked{}, Probes: s.Probes}
+	if r.result.Probes == nil {
+		r.result.Probes = []v1alpha1.DoctorProbe{}
 	}
 	for _, c := range Checks() {
-		if why, ok := c.canRun(v); !ok {
-			result.NotChecked = addNotChecked(result.NotChecked, c.Code, why)
-			continue
-		}
-		hits := c.find(v)
-		if v.isLate() {
-			result.NotChecked = addNotChecked(result.NotChecked, c.Code, tooLate)
-			continue
-		}
-		switch why, ok := read(c.whole...)(v); {
-		case len(hits) == 0 && !ok:
-			result.NotChecked = addNotChecked(result.NotChecked, c.Code, why)
-		case len(hits) == 0:
-			result.Passed++
-		}
-		result.Findings = append(result.Findings, c.findings(hits)...)
+		r.check(c)
 	}
 	if s.Scope.PodName != "" {
-		result.Pod = v.explainPod()
-		v.noteContainer(result.Pod)
+		r.result.Pod = v.explainPod()
 	}
-	slices.SortStableFunc(result.Findings, func(a, b v1alpha1.DoctorFinding) int { return cmp.Compare(rank(a.Severity), rank(b.Severity)) })
-	return result
+	slices.SortStableFunc(r.result.Findings, func(a, b v1alpha1.DoctorFinding) int {
+		return cmp.Compare(rank(a.Severity), rank(b.Severity))
+	})
+	return r.result
+}
+
+// run is a run of the checks.
+type run struct {
+	*view
+	result v1alpha1.DoctorResult
+	causes map[string]string // the code of the finding that explains a code with hits, or the code itself
+}
+
+// check runs a check, and adds its findings: to the evidence of their cause, if that was found.
+func (r *run) check(c Check) {
+	why, ok := all(c.needs, r.view)
+	if !ok {
+		r.addNotChecked(c.Code, why)
+		return
+	}
+	hits := c.find(r.view)
+	if r.isLate() {
+		r.addNotChecked(c.Code, tooLate)
+		return
+	}
+	if len(hits) == 0 {
+		if why, _ := all(c.whole, r.view); why != "" {
+			r.addNotChecked(c.Code, why)
+			return
+		}
+		r.result.Passed++
+		return
+	}
+	found := c.findings(r.view, hits)
+	for code := range strings.FieldsSeq(c.unless) {
+		if cause := r.causes[code]; cause != "" {
+			r.causes[c.Code] = cause
+			i := slices.IndexFunc(r.result.Findings, func(f v1alpha1.DoctorFinding) bool { return f.Code == cause })
+			f := &r.result.Findings[i]
+			f.Evidence = excerpt.List(append(f.Evidence, fmt.Sprintf("%s: %s (%s)", found[0].Object, found[0].Message, c.Code)))
+			return
+		}
+	}
+	r.causes[c.Code] = c.Code
+	r.result.Findings = append(r.result.Findings, found...)
 }
 
 // HasErrors reports whether a result has findings of severity error.
@@ -150,8 +180,9 @@ func rank(severity string) int {
 	return slices.Index([]string{string(policy.SeverityError), string(policy.SeverityWarning), string(policy.SeverityInfo)}, severity)
 }
 
-func (c Check) canRun(v *view) (why string, ok bool) {
-	for _, n := range c.needs {
+// all reports whether all needs are met; why is that of the first that is not.
+func all(needs []need, v *view) (why string, ok bool) {
+	for _, n := range needs {
 		if why, ok := n(v); !ok {
 			return why, false
 		}
@@ -159,29 +190,29 @@ func (c Check) canRun(v *view) (why string, ok bool) {
 	return "", true
 }
 
-// addNotChecked adds a check that could not run. The reason may quote a container or a node.
-func addNotChecked(list []v1alpha1.DoctorNotChecked, code, why string) []v1alpha1.DoctorNotChecked {
+// addNotChecked adds a check that could not run. The reason may quote a container or a node; "": the check
+// does not apply.
+func (r *run) addNotChecked(code, why string) {
 	if why == "" {
-		return list // it does not apply
+		return
 	}
-	why = excerpt.Text(why, excerpt.MaxMessage)
-	i := slices.IndexFunc(list, func(n v1alpha1.DoctorNotChecked) bool { return n.Why == why })
+	why, list := excerpt.Text(why, excerpt.MaxMessage), &r.result.NotChecked
+	i := slices.IndexFunc(*list, func(n v1alpha1.DoctorNotChecked) bool { return n.Why == why })
 	if i < 0 {
-		i, list = len(list), append(list, v1alpha1.DoctorNotChecked{Why: why})
+		i, *list = len(*list), append(*list, v1alpha1.DoctorNotChecked{Why: why})
 	}
-	list[i].Checks = append(list[i].Checks, code)
-	return list
+	(*list)[i].Checks = append((*list)[i].Checks, code)
 }
 
 // findings returns the findings of hits, with bounded texts.
-func (c Check) findings(hits []hit) (list []v1alpha1.DoctorFinding) {
+func (c Check) findings(v *view, hits []hit) (list []v1alpha1.DoctorFinding) {
 	for i, h := range hits {
 		if i == MaxFindings {
 			list[i-1].More = len(hits) - i
 			break
 		}
 		o := object{h.object.kind, excerpt.Text(h.object.namespace, excerpt.MaxValue), excerpt.Text(h.object.name, excerpt.MaxValue)}
-		names := strings.NewReplacer("$NS", o.namespace, "$NAME", o.name)
+		names := strings.NewReplacer("$NS", o.namespace, "$NAME", o.name, "$DNS", v.dnsNamespace(), "$CONFIG", v.configName())
 		list = append(list, v1alpha1.DoctorFinding{
 			Code: c.Code, Severity: string(c.Severity), Object: o.String(), Message: excerpt.Text(h.message, excerpt.MaxMessage),
 			Evidence: append([]string{}, excerpt.List(h.evidence)...), Cause: cmp.Or(h.cause, c.cause),
@@ -189,4 +220,20 @@ func (c Check) findings(hits []hit) (list []v1alpha1.DoctorFinding) {
 		})
 	}
 	return list
+}
+
+// dnsNamespace returns the namespace of the cluster DNS.
+func (v *view) dnsNamespace() string {
+	if v.dns == nil {
+		return systemNamespace
+	}
+	return v.dns.Namespace
+}
+
+// configName returns the name of the ConfigMap with the Corefile.
+func (v *view) configName() string {
+	if v.corefile == nil {
+		return "coredns"
+	}
+	return v.corefile.config.Name
 }

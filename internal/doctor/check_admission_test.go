@@ -39,7 +39,7 @@ func TestRun_PolicyUnbound(t *testing.T) {
 			}
 			var got []string
 			for _, f := range Run(t.Context(), s).Findings {
-				if f.Code == "policy-unbound" {
+				if f.Code == "admission-skipped" {
 					got = append(got, f.Object)
 				}
 			}

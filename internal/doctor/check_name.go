@@ -11,55 +11,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
-
-// nameChecks are about names of the cluster that do not resolve.
-func nameChecks() []Check {
-	return []Check{
-		{
-			Code: "service-selects-nothing", Severity: policy.SeverityWarning, What: "the selector of a Service matches no pod",
-			cause: "a headless Service without endpoints has no name in DNS; the address of another one refuses connections",
-			next:  "kubectl -n $NS get service $NAME -o jsonpath='{.spec.selector}'; kubectl -n $NS get pods --show-labels",
-			needs: []need{read(Services, Pods)}, find: findSelectsNothing,
-		},
-		{
-			Code: "headless-not-ready", Severity: policy.SeverityWarning,
-			What: "no pod of a headless Service is ready, so that its names do not exist",
-			cause: "a pod that is not ready has no name, unless the Service has publishNotReadyAddresses; members " +
-				"of a cluster that wait for each other need it",
-			next:  "kubectl -n $NS get service $NAME -o yaml",
-			needs: []need{read(Services, Pods)}, find: findHeadlessNotReady,
-		},
-		{
-			Code: "subdomain-service", Severity: policy.SeverityWarning,
-			What:  "a pod has a subdomain without a headless Service of this name",
-			cause: "the FQDN of a pod resolves only through a headless Service with the name of its subdomain",
-			next:  "kubectl -n $NS get services; kubectl -n $NS get pod $NAME -o jsonpath='{.spec.subdomain}'",
-			needs: []need{read(Services, Pods)}, find: findSubdomain,
-		},
-		{
-			Code: "external-name-address", Severity: policy.SeverityWarning,
-			What:  "the externalName of a Service is an address or not a hostname",
-			cause: "a Service of type ExternalName is an alias of a name",
-			next:  "kubectl -n $NS get service $NAME -o jsonpath='{.spec.externalName}'",
-			needs: []need{read(Services)}, find: findExternalAddress,
-		},
-		{
-			Code: "external-name-loop", Severity: policy.SeverityError, What: "Services of type ExternalName are aliases of each other",
-			cause: "an alias loop has no address: lookups fail with SERVFAIL",
-			next:  "kubectl -n $NS get service $NAME -o jsonpath='{.spec.externalName}'",
-			needs: []need{read(Services)}, find: findExternalLoop,
-		},
-		{
-			Code: "external-name-missing", Severity: policy.SeverityError,
-			What:  "the externalName of a Service is a name of the cluster that does not exist",
-			cause: "the Service was removed, or the name has a typing error",
-			next:  "kubectl -n $NS get service $NAME -o jsonpath='{.spec.externalName}'",
-			needs: []need{read(Services)}, find: findExternalMissing,
-		},
-	}
-}
 
 // servicesInScope calls f for the Services to check.
 func (v *view) servicesInScope(f func(*corev1.Service)) {
@@ -75,44 +27,45 @@ func (v *view) servicesInScope(f func(*corev1.Service)) {
 
 func isHeadless(s *corev1.Service) bool { return s.Spec.ClusterIP == corev1.ClusterIPNone }
 
-func hasSelector(s *corev1.Service) bool {
-	return len(s.Spec.Selector) > 0 && s.Spec.Type != corev1.ServiceTypeExternalName
-}
-
-func findSelectsNothing(v *view) (hits []hit) {
+// findNoPods returns the Services whose selector matches no pod, except while their Deployment is scaled to 0, and
+// headless Services without a ready pod.
+func findNoPods(v *view) (hits []hit) {
+	scaledDown := v.scaledDown()
 	v.servicesInScope(func(s *corev1.Service) {
-		if !hasSelector(s) || s == v.dns || v.selection(s).pods > 0 {
+		if len(s.Spec.Selector) == 0 || s.Spec.Type == corev1.ServiceTypeExternalName || s == v.dns {
 			return
 		}
-		message := "the selector matches no pod"
+		selected, name := v.selection(s), ""
 		if isHeadless(s) {
-			message = "the selector of the headless Service matches no pod: " + v.serviceDomain(s) + " does not exist"
+			name = ": " + v.serviceDomain(s) + " does not exist"
 		}
-		hits = append(hits, hit{object: serviceObject(s), message: message, evidence: []string{
-			"spec.selector: " + labels(s.Spec.Selector), fmt.Sprintf("%d pods in the namespace", len(v.byNamespace[s.Namespace])),
-		}})
+		switch {
+		case selected.pods == 0 && !scaledDown[v.rarestLabel(s.Namespace, s.Spec.Selector)]:
+			hits = append(hits, found(serviceObject(s), "the selector matches no pod"+name,
+				"spec.selector: "+labels(s.Spec.Selector), fmt.Sprintf("%d pods in the namespace", len(v.byNamespace[s.Namespace]))))
+		case selected.pods > 0 && !selected.ready && isHeadless(s) && !s.Spec.PublishNotReadyAddresses:
+			evidence := []string{"spec.publishNotReadyAddresses: false"}
+			for _, p := range selected.first {
+				evidence = append(evidence, podLine(p))
+			}
+			evidence = moreLine(evidence, selected.pods, len(selected.first))
+			hits = append(hits, found(serviceObject(s), "no pod is ready"+name, evidence...))
+		}
 	})
 	return hits
 }
 
-func findHeadlessNotReady(v *view) (hits []hit) {
-	v.servicesInScope(func(s *corev1.Service) {
-		if !hasSelector(s) || !isHeadless(s) || s.Spec.PublishNotReadyAddresses {
-			return
+// scaledDown returns the labels of the pods of Deployments with 0 replicas.
+func (v *view) scaledDown() map[label]bool {
+	all := map[label]bool{}
+	for i := range v.Deployments {
+		if d := &v.Deployments[i]; d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
+			for key, value := range d.Spec.Template.Labels {
+				all[label{d.Namespace, key, value}] = true
+			}
 		}
-		selected := v.selection(s)
-		if selected.pods == 0 || selected.ready {
-			return
-		}
-		evidence := []string{"spec.publishNotReadyAddresses: false"}
-		for _, p := range selected.first {
-			evidence = append(evidence, podLine(p))
-		}
-		evidence = moreLine(evidence, selected.pods, len(selected.first))
-		hits = append(hits,
-			hit{object: serviceObject(s), message: v.serviceDomain(s) + " does not exist: no pod is ready", evidence: evidence})
-	})
-	return hits
+	}
+	return all
 }
 
 func findSubdomain(v *view) (hits []hit) {
@@ -127,10 +80,8 @@ func findSubdomain(v *view) (hits []hit) {
 	}
 	for i, findings := range admission.CheckServices(objects, services) {
 		for _, f := range findings {
-			hits = append(hits,
-				hit{object: podObject(pods[i]), message: strings.ReplaceAll(f.Message, " in the input", ""), evidence: []string{
-					fmt.Sprintf("spec.hostname: %q, spec.subdomain: %q", pods[i].Spec.Hostname, pods[i].Spec.Subdomain),
-				}})
+			hits = append(hits, found(podObject(pods[i]), strings.ReplaceAll(f.Message, " in the input", ""),
+				fmt.Sprintf("spec.hostname: %q, spec.subdomain: %q", pods[i].Spec.Hostname, pods[i].Spec.Subdomain)))
 		}
 	}
 	return hits
@@ -147,8 +98,7 @@ func findExternalAddress(v *view) (hits []hit) {
 	v.servicesInScope(func(s *corev1.Service) {
 		for _, f := range admission.CheckService(admissionService(s)) {
 			if f.Code == admission.CodeExternalNameAddress || f.Code == admission.CodeInvalidExternalName {
-				hits = append(hits,
-					hit{object: serviceObject(s), message: f.Message, evidence: []string{"spec.externalName: " + s.Spec.ExternalName}})
+				hits = append(hits, found(serviceObject(s), f.Message, "spec.externalName: "+s.Spec.ExternalName))
 			}
 		}
 	})
@@ -167,21 +117,20 @@ func (v *view) target(s *corev1.Service) (key string) {
 	return parts[len(parts)-1] + "/" + parts[len(parts)-2]
 }
 
-func findExternalLoop(v *view) (hits []hit) {
+// findExternalMissing returns the aliases of Services that do not exist, and of themselves.
+func findExternalMissing(v *view) (hits []hit) {
 	lengths := v.loops()
 	v.servicesInScope(func(s *corev1.Service) {
-		length := lengths[s]
-		if length == 0 {
-			return
+		if key := v.target(s); key != "" && v.services[key] == nil {
+			hits = append(hits, found(serviceObject(s), "there is no Service "+key, "spec.externalName: "+s.Spec.ExternalName))
 		}
 		var evidence []string
-		next := s
-		for range min(length, maxLines) {
+		for next := s; len(evidence) < min(lengths[s], maxLines); next = v.services[v.target(next)] {
 			evidence = append(evidence, fmt.Sprintf("Service %s/%s: externalName %s", next.Namespace, next.Name, next.Spec.ExternalName))
-			next = v.services[v.target(next)]
 		}
-		hits = append(hits, hit{object: serviceObject(s), message: "the alias leads to itself",
-			evidence: moreLine(evidence, length, len(evidence))})
+		if len(evidence) > 0 {
+			hits = append(hits, found(serviceObject(s), "the alias leads to itself", moreLine(evidence, lengths[s], len(evidence))...))
+		}
 	})
 	return hits
 }
@@ -209,17 +158,4 @@ func (v *view) loops() (lengths map[*corev1.Service]int) {
 		}
 	})
 	return lengths
-}
-
-func findExternalMissing(v *view) (hits []hit) {
-	v.servicesInScope(func(s *corev1.Service) {
-		if key := v.target(s); key != "" && v.services[key] == nil {
-			hits = append(
-				hits,
-				hit{object: serviceObject(s), message: "there is no Service " + key,
-					evidence: []string{"spec.externalName: " + s.Spec.ExternalName}},
-			)
-		}
-	})
-	return hits
 }

@@ -14,44 +14,25 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
-
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// networkChecks are about NetworkPolicies between pods and the cluster DNS. Policies are
+// networkNeeds are the needs of checks about NetworkPolicies between pods and the cluster DNS. Policies are
 // enforced behind the address of a Service: they see the address and the port of the pod.
-func networkChecks() []Check {
-	needs := []need{needDNS, read(Networks, Pods, Namespaces, Slices), needEndpoints}
-	const next = "kubectl -n $NS get networkpolicies -o yaml; permit egress to the pods of the cluster DNS on their port, UDP and TCP"
-	return []Check{
-		{
-			Code: "network-policy-udp", Severity: policy.SeverityError,
-			What:  "NetworkPolicies deny traffic from pods to the cluster DNS over UDP",
-			cause: "once a NetworkPolicy with egress rules selects a pod, it reaches only what such a policy permits",
-			next:  next, needs: needs, find: func(v *view) []hit { return v.deniedEgress(corev1.ProtocolUDP) },
-		},
-		{
-			Code: "network-policy-tcp", Severity: policy.SeverityWarning,
-			What:  "NetworkPolicies permit traffic from pods to the cluster DNS over UDP, and deny it over TCP",
-			cause: "lookups with large replies fail: the reply over UDP is truncated, and the query over TCP is dropped",
-			next:  next, needs: needs, find: func(v *view) []hit { return v.deniedEgress(corev1.ProtocolTCP) },
-		},
-		{
-			Code: "network-policy-ingress", Severity: policy.SeverityError,
-			What:  "NetworkPolicies deny traffic from other namespaces to the cluster DNS",
-			cause: "a NetworkPolicy with ingress rules selects the pods of the cluster DNS, and none permits queries of all namespaces",
-			next:  "kubectl -n $NS get networkpolicies -o yaml", needs: needs, find: findDeniedIngress,
-		},
-	}
+func networkNeeds() []need {
+	return []need{needDNS, read(Networks, Pods, Namespaces, Slices), needEndpoints}
 }
+
+func findDenied(v *view) []hit {
+	return append(v.deniedEgress(corev1.ProtocolUDP), findDeniedIngress(v)...)
+}
+
+func findDeniedTCP(v *view) []hit { return v.deniedEgress(corev1.ProtocolTCP) }
 
 // needEndpoints are endpoints of the cluster DNS with the right ports, and their pods, which the peers
 // of a policy select; their absence is a finding of its own.
 func needEndpoints(v *view) (string, bool) {
 	return "", len(v.endpoints) > 0 && len(v.dnsPods) > 0 && len(v.closedPorts(v.dns)) == 0
 }
-
-func podLabels(p *corev1.Pod) k8slabels.Set { return p.Labels }
 
 // matches reports whether a selector selects labels; nil selects nothing.
 func matches(s *metav1.LabelSelector, set map[string]string) bool {
@@ -83,7 +64,7 @@ func (v *view) addDenied(p *corev1.Pod) {
 	if egress.udp {
 		protocol = corev1.ProtocolTCP
 	}
-	h := hit{object: podObject(p), message: fmt.Sprintf("NetworkPolicies of %s deny it the cluster DNS over %s", p.Namespace, protocol)}
+	h := found(podObject(p), fmt.Sprintf("NetworkPolicies of %s deny it the cluster DNS over %s", p.Namespace, protocol))
 	for _, n := range egress.first {
 		h.evidence = append(h.evidence, fmt.Sprintf("NetworkPolicy %s/%s selects the pod: %d egress rules, none permits %s to %s",
 			n.Namespace, n.Name, len(n.Spec.Egress), protocol, v.endpointText(protocol)))
@@ -231,7 +212,7 @@ func findDeniedIngress(v *view) []hit {
 		if list.policies == 0 || isOpen {
 			continue
 		}
-		h := hit{object: podObject(p), message: "NetworkPolicies permit no queries of other namespaces"}
+		h := found(podObject(p), "NetworkPolicies permit no queries of other namespaces")
 		for _, n := range list.first {
 			h.evidence = append(h.evidence,
 				fmt.Sprintf("NetworkPolicy %s/%s selects the pod: %d ingress rules", n.Namespace, n.Name, len(n.Spec.Ingress)))

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
@@ -36,67 +37,14 @@ const (
 // EventReasons are the reasons of the events that the checks read.
 func EventReasons() []string { return []string{reasonDNS, reasonSandbox} }
 
-// podChecks are about what pods get in their resolv.conf.
-func podChecks() []Check {
-	return []Check{
-		{
-			Code: "pod-sandbox", Severity: policy.SeverityError,
-			What:  "the kubelet cannot start a pod because of its DNS configuration or its hostname",
-			cause: "the event has the reason; docs/checks.md explains the rules of the kubelet",
-			next:  "kubectl -n $NS describe pod $NAME",
-			needs: []need{read(Events, Pods)}, find: findSandbox,
-		},
-		{
-			Code: "pod-hostname", Severity: policy.SeverityError,
-			What:  "the hostname or the FQDN of a pod exceeds a limit, and the kubelet refuses it",
-			cause: "the FQDN of a pod with setHostnameAsFQDN must fit in 64 bytes",
-			next:  "kubectl -n $NS get pod $NAME -o yaml | dnsconfigurer render -o explain -f -",
-			needs: []need{read(Pods)}, find: findHostname,
-		},
-		{
-			Code: "pod-no-nameserver", Severity: policy.SeverityError, What: "a pod has no nameserver",
-			cause: "with dnsPolicy None a pod has the servers of its dnsConfig only",
-			next:  "kubectl -n $NS get pod $NAME -o jsonpath='{.spec.dnsPolicy} {.spec.dnsConfig}'",
-			needs: []need{read(Pods)}, find: findNoNameserver,
-		},
-		{
-			Code: "pod-dns-limits", Severity: policy.SeverityWarning, What: "the kubelet left out nameservers or search domains of a pod",
-			cause: "a pod has at most 3 nameservers, and 32 search domains of 2048 characters",
-			next:  "kubectl -n $NS get pod $NAME -o yaml | dnsconfigurer render -o explain -f -",
-			needs: []need{read(Events, Pods)}, find: findLimits,
-		},
-		{
-			Code: "pod-search-cost", Severity: policy.SeverityWarning,
-			What:  "a lookup of a name outside the cluster sends more than 16 queries",
-			cause: "a name with fewer dots than ndots is first tried in every search domain, for both address families",
-			next: "kubectl -n $NS get pod $NAME -o yaml | dnsconfigurer lookup -f - --pod $NS/$NAME www.example.com; " +
-				"set ndots, or use autopath (docs/dns.md)",
-			needs: []need{read(Pods)}, find: findSearchCost,
-		},
-		{
-			Code: "pod-host-network", Severity: policy.SeverityInfo,
-			What:  "a pod on the host's network has the policy ClusterFirst, which means Default there",
-			cause: "it resolves no Services; ClusterFirstWithHostNet would",
-			next:  "kubectl -n $NS get pod $NAME -o jsonpath='{.spec.hostNetwork} {.spec.dnsPolicy}'",
-			needs: []need{read(Pods)}, find: findHostNetwork,
-		},
-	}
-}
-
 // eventsOf returns the events with a reason that are about pods in the scope which exist.
 func (v *view) eventsOf(reason string) (list []*corev1.Event) {
-	pods := map[string]*corev1.Pod{}
-	for i := range v.Pods {
-		if v.Scope.hasPod(&v.Pods[i]) {
-			pods[v.Pods[i].Namespace+"/"+v.Pods[i].Name] = &v.Pods[i]
-		}
-	}
-	seen := map[string]bool{}
+	seen := map[*corev1.Pod]bool{}
 	for i := range v.Events {
 		e := &v.Events[i]
-		pod := e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name
-		if e.Reason == reason && e.InvolvedObject.Kind == "Pod" && isAbout(e, pods[pod]) && !seen[pod] {
-			seen[pod] = true
+		p := v.pods[e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name]
+		if e.Reason == reason && e.InvolvedObject.Kind == "Pod" && isAbout(e, p) && v.Scope.hasPod(p) && !seen[p] {
+			seen[p] = true
 			list = append(list, e)
 		}
 	}
@@ -111,37 +59,53 @@ func isAbout(e *corev1.Event, p *corev1.Pod) bool {
 
 func eventHit(e *corev1.Event, message string) hit {
 	text := strings.TrimPrefix(e.Message, "Failed to create pod sandbox: ") // as the reason says; a line is limited
-	return hit{
-		object: object{"Pod", e.InvolvedObject.Namespace, e.InvolvedObject.Name}, message: message,
-		evidence: []string{
-			fmt.Sprintf("event %s: %s", e.Reason, text),
-			fmt.Sprintf("%d times, last %s", max(1, e.Count), timeText(e.LastTimestamp.Time)),
-		},
-	}
+	return found(object{"Pod", e.InvolvedObject.Namespace, e.InvolvedObject.Name}, message,
+		fmt.Sprintf("event %s: %s", e.Reason, text),
+		fmt.Sprintf("%d times, last %s", max(1, e.Count), e.LastTimestamp.UTC().Format(time.RFC3339)))
 }
 
+// findSandbox returns the pods that the kubelet refuses: because of events, unless it has created the pod since, as
+// when the node's resolv.conf was missing for a while; and by its rules for host names.
 func findSandbox(v *view) (hits []hit) {
-	ready := map[string]bool{}
-	for i := range v.Pods {
-		ready[v.Pods[i].Namespace+"/"+v.Pods[i].Name] = isReady(&v.Pods[i])
-	}
+	refused := map[string]bool{}
 	for _, e := range v.eventsOf(reasonSandbox) {
-		if ready[e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name] {
-			continue // the kubelet has created it since, as when the node's resolv.conf was missing for a while
-		}
+		name := e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name
 		for _, part := range []string{"FQDN", "Hostname", "Subdomain", "resolv.conf", "nameserver"} {
-			if strings.Contains(e.Message, part) {
+			if strings.Contains(e.Message, part) && !isReady(v.pods[name]) {
+				refused[name] = true
 				hits = append(hits, eventHit(e, "the kubelet cannot create the sandbox of the pod"))
 				break
 			}
 		}
 	}
+	v.decide(func(p *corev1.Pod, d *policy.Decision) {
+		if d.Error != "" && !refused[p.Namespace+"/"+p.Name] {
+			isFQDN := p.Spec.SetHostnameAsFQDN != nil && *p.Spec.SetHostnameAsFQDN
+			hits = append(hits, found(podObject(p), "the kubelet refuses its host name", d.Error,
+				fmt.Sprintf("hostname %q, subdomain %q, setHostnameAsFQDN %t", p.Spec.Hostname, p.Spec.Subdomain, isFQDN)))
+		}
+	})
 	return hits
 }
 
+// findLimits returns one finding for each limit on each node: the pods of a node have the same cause.
 func findLimits(v *view) (hits []hit) {
+	type key struct{ node, limit string }
+	index := map[key]int{}
 	for _, e := range v.eventsOf(reasonDNS) {
+		limit, _, _ := strings.Cut(e.Message, ",")
+		k := key{v.pods[e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name].Spec.NodeName, limit}
+		if i, ok := index[k]; ok {
+			hits[i].evidence = append(hits[i].evidence, "also Pod "+e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name)
+			continue
+		}
+		index[k] = len(hits)
 		hits = append(hits, eventHit(e, "the kubelet left out a part of its DNS configuration"))
+	}
+	for i := range hits {
+		if n := len(hits[i].evidence) - 2; n > 0 {
+			hits[i].message += fmt.Sprintf(", and of %d more pods of its node", n)
+		}
 	}
 	return hits
 }
@@ -190,51 +154,12 @@ func (v *view) decide(f func(*corev1.Pod, *policy.Decision)) {
 	}
 }
 
-func findHostname(v *view) (hits []hit) {
-	v.decide(func(p *corev1.Pod, d *policy.Decision) {
-		if d.Error != "" {
-			hits = append(hits, hit{object: podObject(p), message: "the kubelet refuses its host name", evidence: []string{
-				d.Error,
-				fmt.Sprintf(
-					"hostname %q, subdomain %q, setHostnameAsFQDN %t",
-					p.Spec.Hostname,
-					p.Spec.Subdomain,
-					p.Spec.SetHostnameAsFQDN != nil && *p.Spec.SetHostnameAsFQDN,
-				),
-			}})
-		}
-	})
-	return hits
-}
-
-func findNoNameserver(v *view) (hits []hit) {
-	for _, p := range v.inScope() {
-		if p.Spec.DNSPolicy == corev1.DNSNone && (p.Spec.DNSConfig == nil || len(p.Spec.DNSConfig.Nameservers) == 0) {
-			hits = append(
-				hits,
-				hit{
-					object:   podObject(p),
-					message:  "dnsPolicy None without nameservers",
-					evidence: []string{"spec.dnsPolicy: None", "spec.dnsConfig.nameservers: none"},
-				},
-			)
-		}
-	}
-	return hits
-}
-
 func findHostNetwork(v *view) (hits []hit) {
 	for _, p := range v.inScope() {
 		// The components of kube-system are on the host's network because they run without DNS.
 		if p.Namespace != systemNamespace && p.Spec.HostNetwork && p.Spec.DNSPolicy == corev1.DNSClusterFirst {
-			hits = append(
-				hits,
-				hit{
-					object:   podObject(p),
-					message:  "ClusterFirst means Default on the host's network",
-					evidence: []string{"spec.hostNetwork: true", "spec.dnsPolicy: ClusterFirst"},
-				},
-			)
+			hits = append(hits, found(podObject(p), "ClusterFirst means Default on the host's network",
+				"spec.hostNetwork: true", "spec.dnsPolicy: ClusterFirst"))
 		}
 	}
 	return hits
@@ -242,14 +167,10 @@ func findHostNetwork(v *view) (hits []hit) {
 
 func findSearchCost(v *view) (hits []hit) {
 	v.decide(func(p *corev1.Pod, d *policy.Decision) {
-		n, names := searchCost(d)
-		if n > maxQueries {
-			hits = append(hits, hit{
-				object: podObject(p), message: fmt.Sprintf("glibc sends %d queries for %s", n, costName),
-				evidence: append([]string{
-					fmt.Sprintf("%d search domains, options: %s", len(d.Searches), strings.Join(d.Config().Options, " ")),
-				}, names...),
-			})
+		if n, names := searchCost(d); n > maxQueries {
+			options := strings.Join(d.Config().Options, " ")
+			hits = append(hits, found(podObject(p), fmt.Sprintf("glibc sends %d queries for %s", n, costName),
+				append([]string{fmt.Sprintf("%d search domains, options: %s", len(d.Searches), options)}, names...)...))
 		}
 	})
 	return hits
@@ -284,51 +205,57 @@ func searchCost(d *policy.Decision) (n int, names []string) {
 
 // explainPod returns what the pod of the scope should have; nil if it does not exist.
 func (v *view) explainPod() *v1alpha1.DoctorPod {
-	i := slices.IndexFunc(v.Pods, func(p corev1.Pod) bool { return v.Scope.hasPod(&p) })
-	if i < 0 {
+	p := v.pods[v.Scope.Namespace+"/"+v.Scope.PodName]
+	if p == nil {
 		return nil
 	}
-	p := &v.Pods[i]
 	pod := &v1alpha1.DoctorPod{Namespace: p.Namespace, Name: p.Name, Policy: string(p.Spec.DNSPolicy), Notes: []string{}}
+	note := func(format string, args ...any) { pod.Notes = append(pod.Notes, fmt.Sprintf(format, args...)) }
+	defer v.noteContainer(pod)
 	engine, err := v.engine()
 	if err != nil {
-		pod.Notes = append(pod.Notes, "not decided: "+err.Error())
+		note("not decided: %v", err)
 		return pod
 	}
 	if v.kubelet == nil {
-		pod.Notes = append(
-			pod.Notes,
-			"the kubelet's configuration is unknown: the address of the DNS Service and the domain "+v.domain+" are assumed",
-		)
+		note("the kubelet's configuration is unknown: the address of the DNS Service and the domain %s are assumed", v.domain)
 	}
 	d := engine.Decide(kube.FromPod(p), resolvconf.File{})
 	pod.Hostname, pod.FQDN = d.Hostname, d.FQDN
 	for _, f := range d.Findings {
-		pod.Notes = append(pod.Notes, string(f.Severity)+": "+f.Message)
+		note("%s: %s", f.Severity, f.Message)
 	}
 	if usesHostFile(p) {
-		pod.Notes = append(pod.Notes, "the pod has the resolv.conf of its node "+p.Spec.NodeName+", which the API does not show")
+		note("the pod has the resolv.conf of its node %s, which the API does not show", p.Spec.NodeName)
 		return pod
 	}
 	pod.ResolvConf = d.Config().String()
 	if p.Spec.DNSPolicy != corev1.DNSNone {
-		pod.Notes = append(pod.Notes,
-			"the search domains of the node's resolv.conf, which the API does not show, follow those of the cluster")
+		note("the search domains of the node's resolv.conf, which the API does not show, follow those of the cluster")
 	}
 	n, _ := searchCost(&d)
-	pod.Notes = append(pod.Notes, fmt.Sprintf("glibc sends %d queries for %s", n, costName))
+	note("glibc sends %d queries for %s", n, costName)
 	c := v.configMap(systemNamespace, KubeletConfigMap)
 	if c != nil && p.Status.StartTime != nil && lastChange(c).After(p.Status.StartTime.Time) {
-		pod.Notes = append(
-			pod.Notes,
-			fmt.Sprintf(
-				"kubelet-config changed %s, after the pod had started: the pod may have the previous "+
-					"address or domain until it is created again",
-				timeText(lastChange(c)),
-			),
-		)
+		note("kubelet-config changed %s, after the pod had started: the pod may have the previous address or domain "+
+			"until it is created again",
+			lastChange(c).UTC().Format(time.RFC3339))
 	}
 	return pod
+}
+
+// noteContainer says that the pod keeps the container that was added to it.
+func (v *view) noteContainer(pod *v1alpha1.DoctorPod) {
+	switch {
+	case v.Container != "":
+		pod.Notes = append(pod.Notes,
+			fmt.Sprintf("the ephemeral container %s was added: it cannot be removed, and stays until the pod ends", v.Container))
+	case v.UnconfirmedContainer != "":
+		pod.Notes = append(pod.Notes,
+			fmt.Sprintf("the ephemeral container %s may have been added, and would stay until the pod ends: to list them: "+
+				"kubectl -n %s get pod %s -o jsonpath='{.spec.ephemeralContainers[*].name}'",
+				v.UnconfirmedContainer, pod.Namespace, pod.Name))
+	}
 }
 
 // usesHostFile reports whether a pod has the servers of its node.

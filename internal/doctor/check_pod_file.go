@@ -68,29 +68,6 @@ func runningContainer(p *corev1.Pod) string {
 	return ""
 }
 
-const (
-	otherFileCause = "a resolv.conf is written when a pod starts: the settings of the node changed " +
-		"since, or a container or a volume replaced the file"
-	otherFileNext = "kubectl -n $NS exec $NAME -- cat /etc/resolv.conf; create the pod again, or see docs/nodes.md"
-)
-
-// podFileChecks compare the files of running pods with the decision.
-func podFileChecks() []Check {
-	needs := []need{needPodFiles, read(Pods), needFacts}
-	return []Check{
-		{
-			Code: "pod-file-nameservers", Severity: policy.SeverityError,
-			What:  "a running pod has other nameservers than its node gives to new pods",
-			cause: otherFileCause, next: otherFileNext, needs: needs, whole: []Kind{PodFiles}, find: findPodNameservers,
-		},
-		{
-			Code: "pod-file-search", Severity: policy.SeverityWarning,
-			What:  "a running pod has other search domains or options than its node gives to new pods",
-			cause: otherFileCause, next: otherFileNext, needs: needs, whole: []Kind{PodFiles}, find: findPodSearch,
-		},
-	}
-}
-
 func needPodFiles(v *view) (string, bool) { return v.Unread[PodFiles], len(v.PodFiles) > 0 }
 
 // needFacts is a cluster DNS and a valid domain, without which nothing can be decided.
@@ -102,26 +79,14 @@ func needFacts(v *view) (string, bool) {
 	return "", len(v.clusterDNS) > 0 || v.dns != nil
 }
 
-// comparison is a file beside the decision for its pod.
-type comparison struct {
-	pod       *corev1.Pod
-	container string
-	got, want dnsLists
-}
-
 // dnsLists are the values of a resolv.conf.
 type dnsLists struct{ nameservers, searches, options []string }
 
-// compareFiles returns the files with the decisions for their pods. A file that dnsconfigurer
-// wrote is left out: its text depends on the configuration of the node, and the command pods
-// compares it there.
-func (v *view) compareFiles() (list []comparison) {
-	pods := map[string]*corev1.Pod{}
-	for i := range v.Pods {
-		pods[v.Pods[i].Namespace+"/"+v.Pods[i].Name] = &v.Pods[i]
-	}
+// findPodFiles compares the files with the decisions for their pods. A file that dnsconfigurer wrote is left out:
+// its text depends on the configuration of the node, and the command pods compares it there.
+func findPodFiles(v *view) (hits []hit) {
 	for _, f := range v.PodFiles {
-		p := pods[f.Namespace+"/"+f.Pod]
+		p := v.pods[f.Namespace+"/"+f.Pod]
 		if p == nil || strings.Contains(f.Text, "\n"+writtenByAgent) {
 			continue
 		}
@@ -130,10 +95,43 @@ func (v *view) compareFiles() (list []comparison) {
 			continue // the kubelet's settings are invalid: a check of its own
 		}
 		file := resolvconf.Parse(f.Text).Config()
-		list = append(list,
-			comparison{p, f.Container, dnsLists{addresses(file.Nameservers), file.Searches, file.Options}, wanted(engine, p)})
+		if h, ok := compareFile(p, f.Container, dnsLists{addresses(file.Nameservers), file.Searches, file.Options}, wanted(engine, p)); ok {
+			hits = append(hits, h)
+		}
 	}
-	return list
+	return hits
+}
+
+// compareFile returns a finding with the lists that differ as evidence. What a pod gets of its node's file is not
+// known: more entries than wanted are its own.
+func compareFile(p *corev1.Pod, container string, got, want dnsLists) (h hit, differs bool) {
+	ofHost := usesHostFile(p)
+	add := func(keyword string, got, want []string, rest bool) {
+		text, node := func(list []string) string { return cmp.Or(strings.Join(list, " "), "none") }, ""
+		if rest {
+			node = ", and those of the node"
+		}
+		h.message, differs = cmp.Or(h.message, "it has other "+keyword), true
+		h.evidence = append(h.evidence, fmt.Sprintf("%s of container %s: %s", keyword, container, text(got)),
+			fmt.Sprintf("%s of a new pod: %s%s", keyword, text(want), node))
+	}
+	h.object = podObject(p)
+	same := slices.Equal(got.nameservers, want.nameservers)
+	if ofHost {
+		same = len(got.nameservers) > 0 && contains(got.nameservers, want.nameservers)
+	}
+	if !same {
+		add("nameservers", got.nameservers, want.nameservers, ofHost)
+	}
+	isNone := p.Spec.DNSPolicy == corev1.DNSNone
+	if !contains(got.searches, want.searches) || isNone && len(got.searches) != len(want.searches) {
+		add("search", got.searches, want.searches, !isNone)
+	}
+	options, all := sorted(got.options), sorted(want.options)
+	if !contains(options, all) || !ofHost && len(options) != len(all) {
+		add("options", options, all, ofHost)
+	}
+	return h, differs
 }
 
 // wanted returns what a pod gets apart from the entries of its node's file, which the API does
@@ -155,50 +153,6 @@ func wanted(engine *policy.Engine, p *corev1.Pod) (lists dnsLists) {
 		}
 	}
 	return lists
-}
-
-// hit returns a finding with both lists as evidence.
-func (c *comparison) hit(message, keyword string, got, want []string) hit {
-	text := func(list []string) string { return cmp.Or(strings.Join(list, " "), "none") }
-	node := ""
-	if usesHostFile(c.pod) || keyword == keywordSearch && c.pod.Spec.DNSPolicy != corev1.DNSNone {
-		node = ", and those of the node"
-	}
-	return hit{object: podObject(c.pod), message: message, evidence: []string{
-		fmt.Sprintf("%s of container %s: %s", keyword, c.container, text(got)),
-		fmt.Sprintf("%s of a new pod: %s%s", keyword, text(want), node),
-	}}
-}
-
-const keywordSearch = "search"
-
-func findPodNameservers(v *view) (hits []hit) {
-	for _, c := range v.compareFiles() {
-		got, want := c.got.nameservers, c.want.nameservers
-		same := slices.Equal(got, want)
-		if usesHostFile(c.pod) {
-			same = len(got) > 0 && contains(got, want)
-		}
-		if !same {
-			hits = append(hits, c.hit("it has other nameservers", "nameservers", got, want))
-		}
-	}
-	return hits
-}
-
-func findPodSearch(v *view) (hits []hit) {
-	for _, c := range v.compareFiles() {
-		got, want := c.got.searches, c.want.searches
-		if !contains(got, want) || c.pod.Spec.DNSPolicy == corev1.DNSNone && len(got) != len(want) {
-			hits = append(hits, c.hit("it has other search domains", keywordSearch, got, want))
-			continue
-		}
-		got, want = slices.Sorted(slices.Values(c.got.options)), slices.Sorted(slices.Values(c.want.options))
-		if !contains(got, want) || !usesHostFile(c.pod) && len(got) != len(want) {
-			hits = append(hits, c.hit("it has other options", "options", got, want))
-		}
-	}
-	return hits
 }
 
 // addresses returns the nameservers in their canonical form.

@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -11,13 +12,17 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// slowReply is the time of a reply about a name of the cluster above which there is a
-// finding. Servers have these names in memory: in a cluster a reply takes a few milliseconds,
-// and glibc repeats a query after five seconds.
-const slowReply = 200 * time.Millisecond
+const (
+	// slowReply is the time above which all replies about names of the cluster are slow. Servers have these
+	// names in memory: in a cluster a reply takes a few milliseconds.
+	slowReply = 200 * time.Millisecond
+
+	// lateReply is the time above which a single reply is late. The resolver of Go and glibc wait five seconds,
+	// those of other programs as little as one.
+	lateReply = time.Second
+)
 
 // The outcome of a query with and without an error, as dns.RcodeToString has it.
 const (
@@ -31,103 +36,16 @@ const (
 	TCP = "tcp"
 )
 
-// probeChecks are about the replies of the DNS servers.
-func probeChecks() []Check {
-	needs, needsNetwork, networkProbes := []need{needReplies}, []need{needNetwork}, []Kind{Probes}
-	return []Check{
-		{
-			Code: "probe-no-reply", Severity: policy.SeverityError,
-			What:  "a DNS server does not reply, neither over UDP nor over TCP, and another one does",
-			cause: "a pod that hangs, a node whose network fails, or an endpoint that does not exist anymore",
-			next:  "kubectl get endpointslices -A -o wide; kubectl -n kube-system get pods -o wide",
-			needs: needsNetwork, whole: networkProbes, find: findNoReply,
-		},
-		{
-			Code: "probe-ipv6", Severity: policy.SeverityError,
-			What:  "the IPv6 address of the cluster DNS does not reply, and the IPv4 address does",
-			cause: "pods with both families may query either; the server does not listen on IPv6, or the network does not carry it",
-			next:  "kubectl -n kube-system get endpointslices -o wide",
-			needs: needsNetwork, whole: networkProbes, find: findIPv6,
-		},
-		{
-			Code: "probe-udp", Severity: policy.SeverityError, What: "a DNS server replies over TCP and not over UDP",
-			cause: "a firewall, a NetworkPolicy, or stale entries of the connection tracking on the node drop UDP packets to port 53",
-			next:  "on the node: conntrack -L -p udp --dport 53; iptables-save | grep ':53'",
-			needs: needsNetwork, whole: networkProbes, find: func(v *view) []hit { return v.silentProtocol(UDP, TCP) },
-		},
-		{
-			Code: "probe-tcp", Severity: policy.SeverityError, What: "a DNS server replies over UDP and not over TCP",
-			cause: "lookups with large replies fail: the reply over UDP is truncated, and the query over TCP is dropped",
-			next:  "kubectl get networkpolicies -A; permit port 53/TCP",
-			needs: needsNetwork, whole: networkProbes, find: func(v *view) []hit { return v.silentProtocol(TCP, UDP) },
-		},
-		{
-			Code: "probe-servfail", Severity: policy.SeverityError, What: "a DNS server fails for a name of the cluster",
-			cause: "the server has not loaded the names, because it cannot reach the API server or has no permission to list Services",
-			next:  nextSystemLogs, needs: needs, find: findServfail,
-		},
-		{
-			Code: "probe-wrong-address", Severity: policy.SeverityError,
-			What:  "a DNS server has another address for a Service than the API server",
-			cause: "the server has stale names, serves another cluster domain, or another server replies in its place",
-			next:  nextSystemLogs, needs: append(needs, read(Services)), find: findWrongAddress,
-		},
-		{
-			Code: "probe-replicas-disagree", Severity: policy.SeverityError, What: "the pods of the cluster DNS give different answers",
-			cause: "one of them has lost its connection to the API server and serves stale names",
-			next:  "kubectl -n kube-system delete pod of the stale replica; " + nextSystemLogs, needs: needs, find: findDisagreement,
-		},
-		{
-			Code: "probe-aaaa-nxdomain", Severity: policy.SeverityError, What: "a name with an A record gets NXDOMAIN for AAAA",
-			cause: "musl and others take NXDOMAIN for the whole name; a template, a firewall or a server outside the cluster answers AAAA",
-			next:  "kubectl -n kube-system get configmap coredns -o yaml", needs: needs, find: findAAAA,
-		},
-		{
-			Code: "probe-external", Severity: policy.SeverityError,
-			What:  "names outside the cluster fail, and names of the cluster resolve",
-			cause: "the servers to which the cluster DNS forwards do not reply, or refuse; the network from its pods to them is blocked",
-			next:  "kubectl -n kube-system get configmap coredns -o yaml" + nextOutside,
-			needs: needs, find: findExternal,
-		},
-		{
-			Code: "probe-slow", Severity: policy.SeverityWarning,
-			What:  "each reply of a DNS server about names of the cluster takes more than 200 ms",
-			cause: "the server is overloaded or throttled, or the way to it loses packets",
-			next:  "kubectl -n kube-system top pods", needs: needsNetwork, whole: networkProbes, find: findSlow,
-		},
-	}
-}
-
-const nextOutside = "; query the servers to which it forwards from a node"
-
-const nextSystemLogs = "kubectl -n kube-system logs -l k8s-app=kube-dns --all-containers --prefix"
-
-// nextConfig is the command that prints the configuration of the cluster DNS, "" if it is unknown.
-func (v *view) nextConfig() string {
-	if v.corefile == nil {
-		return ""
-	}
-	return fmt.Sprintf("kubectl -n %s get configmap %s -o yaml", v.corefile.config.Namespace, v.corefile.config.Name)
-}
-
-// withConfig has the command for the configuration that there is instead of the one of the check.
-func (v *view) withConfig(hits []hit, rest string) []hit {
-	if next := v.nextConfig(); next != "" {
-		for i := range hits {
-			hits[i].next = next + rest
-		}
-	}
-	return hits
-}
+type probe = v1alpha1.DoctorProbe
 
 // target is a DNS server and the means by which it was queried.
 type target struct{ server, means string }
 
-func targetOf(p v1alpha1.DoctorProbe) target { return target{p.Server, p.Means} }
+func targetOf(p probe) target { return target{p.Server, p.Means} }
 
 // hit returns a finding about the server, which says more than the network of this machine does.
-func (t target) hit(message string, evidence []string) hit {
-	return hit{object: serverObject(t.server), message: message + through(t.means), evidence: evidence}
+func (t target) hit(message string, evidence ...string) hit {
+	return found(serverObject(t.server), message+through(t.means), evidence...)
 }
 
 // through is what messages and evidence say of the means; "": the network of this machine.
@@ -142,7 +60,7 @@ func through(means string) string {
 }
 
 // usedNetwork reports whether a probe went through the network to its server.
-func usedNetwork(p v1alpha1.DoctorProbe) bool { return p.Means != MeansForward }
+func usedNetwork(p probe) bool { return p.Means != MeansForward }
 
 // readProbes keeps the probes of each means by which a server replied: without any reply, the means
 // are the likely cause.
@@ -159,11 +77,28 @@ func (v *view) readProbes() {
 	}
 }
 
+// probesThrough returns the probes by a means.
+func (v *view) probesThrough(means string) []probe {
+	return only(v.Probes, func(p probe) bool { return p.Means == means })
+}
+
+// needForwards is a reply through a forwarded port. Without the flag, none was asked for.
+func needForwards(v *view) (string, bool) {
+	probes := v.probesThrough(MeansForward)
+	if len(probes) == 0 {
+		return v.Unread[PortForward], false
+	}
+	return "no pod of the cluster DNS replied through a port-forward: " + probes[0].Error, slices.ContainsFunc(probes, replied)
+}
+
+// needContainer is what a container in the pod has seen. Without the flag, there is none.
+func needContainer(v *view) (string, bool) {
+	return v.Unread[Ephemeral], len(v.probesThrough(MeansContainer)) > 0
+}
+
 // probesBy returns the probes in groups, in the order of the first one of each.
-func probesBy[K comparable](
-	probes []v1alpha1.DoctorProbe, key func(v1alpha1.DoctorProbe) K,
-) (keys []K, groups map[K][]v1alpha1.DoctorProbe) {
-	groups = map[K][]v1alpha1.DoctorProbe{}
+func probesBy[K comparable](probes []probe, key func(probe) K) (keys []K, groups map[K][]probe) {
+	groups = map[K][]probe{}
 	for _, p := range probes {
 		k := key(p)
 		if groups[k] == nil {
@@ -177,9 +112,9 @@ func probesBy[K comparable](
 func serverObject(server string) object { return object{kind: "DNS server", name: server} }
 
 // probeLine is the evidence of a probe.
-func probeLine(p v1alpha1.DoctorProbe) string {
+func probeLine(p probe) string {
 	line := fmt.Sprintf("%s %s @%s over %s%s: ", p.Name, p.Type, p.Server, p.Protocol, through(p.Means))
-	took := " after " + millis(p.Micros)
+	took := fmt.Sprintf(" after %.1f ms", float64(p.Micros)/1000)
 	switch {
 	case p.RCode == "":
 		return line + "no reply" + took + ": " + p.Error
@@ -189,15 +124,15 @@ func probeLine(p v1alpha1.DoctorProbe) string {
 	return line + p.RCode + ", " + strings.Join(p.Answers, " ") + took
 }
 
-func millis(micros int64) string { return fmt.Sprintf("%.1f ms", float64(micros)/1000) }
+func replied(p probe) bool { return p.RCode != "" }
 
-func replied(p v1alpha1.DoctorProbe) bool { return p.RCode != "" }
+func only(probes []probe, which func(probe) bool) []probe {
+	return slices.DeleteFunc(slices.Clone(probes), func(p probe) bool { return !which(p) })
+}
 
-func lines(probes []v1alpha1.DoctorProbe, which func(v1alpha1.DoctorProbe) bool) (list []string) {
+func lines(probes []probe) (list []string) {
 	for _, p := range probes {
-		if which(p) {
-			list = append(list, probeLine(p))
-		}
+		list = append(list, probeLine(p))
 	}
 	return list
 }
@@ -207,83 +142,92 @@ func isIPv6(server string) bool {
 	return err == nil && a.Addr().Is6()
 }
 
-func isAny(v1alpha1.DoctorProbe) bool { return true }
-
-// silent returns the servers without any reply through the network, with their probes. which gets one
-// probe of each.
-func (v *view) silent(which func(v1alpha1.DoctorProbe) bool) (hits []hit) {
-	servers, all := probesBy(v.usable, targetOf)
-	for _, s := range servers {
-		if s.means != MeansForward && which(all[s][0]) && !slices.ContainsFunc(all[s], replied) {
-			hits = append(hits, s.hit("it does not reply", lines(all[s], isAny)))
-		}
-	}
-	return hits
-}
-
-// repliesOverIPv4 reports whether a server with an IPv4 address, in the role of that of p and by the same
+// repliesOverIPv4 reports whether a server with an IPv4 address, in the role of the server of p and by the same
 // means, replied.
-func (v *view) repliesOverIPv4(p v1alpha1.DoctorProbe) bool {
-	return slices.ContainsFunc(v.usable, func(other v1alpha1.DoctorProbe) bool {
+func (v *view) repliesOverIPv4(p probe) bool {
+	return slices.ContainsFunc(v.usable, func(other probe) bool {
 		return other.Means == p.Means && other.Role == p.Role && replied(other) && !isIPv6(other.Server)
 	})
 }
 
-func findNoReply(v *view) []hit {
-	return v.silent(func(p v1alpha1.DoctorProbe) bool { return !isIPv6(p.Server) || !v.repliesOverIPv4(p) })
-}
-
-func findIPv6(v *view) []hit {
-	return v.silent(func(p v1alpha1.DoctorProbe) bool { return isIPv6(p.Server) && v.repliesOverIPv4(p) })
-}
-
-// silentProtocol returns the servers that reply over one protocol only.
-func (v *view) silentProtocol(silent, other string) (hits []hit) {
-	servers, all := probesBy(v.usable, targetOf)
+// findNoReply returns the servers without a reply through the network, or without one over one protocol.
+func findNoReply(v *view) (hits []hit) {
+	servers, all := probesBy(only(v.usable, usedNetwork), targetOf)
 	for _, s := range servers {
-		over := func(protocol string) (n int) {
-			for _, p := range all[s] {
-				if p.Protocol == protocol && replied(p) {
-					n++
-				}
-			}
-			return n
+		_, byProtocol := probesBy(all[s], func(p probe) string { return p.Protocol })
+		udp, tcp := byProtocol[UDP], byProtocol[TCP]
+		hasUDP, hasTCP := slices.ContainsFunc(udp, replied), slices.ContainsFunc(tcp, replied)
+		message := ""
+		switch {
+		case hasUDP && len(tcp) > 0 && !hasTCP:
+			message = "it replies over UDP and not over TCP"
+		case hasTCP && len(udp) > 0 && !hasUDP:
+			message = "it replies over TCP and not over UDP"
+		case hasUDP || hasTCP:
+			continue
+		case isIPv6(s.server) && v.repliesOverIPv4(all[s][0]):
+			message = "it does not reply over IPv6, and over IPv4 it does"
+		default:
+			message = "it does not reply"
 		}
-		queried := slices.ContainsFunc(all[s], func(p v1alpha1.DoctorProbe) bool { return p.Protocol == silent })
-		if s.means != MeansForward && queried && over(silent) == 0 && over(other) > 0 {
-			message := fmt.Sprintf("it replies over %s and not over %s", strings.ToUpper(other), strings.ToUpper(silent))
-			hits = append(hits, s.hit(message, lines(all[s], isAny)))
+		bad := only(all[s], func(p probe) bool { return !replied(p) })
+		hits = append(hits, s.hit(message, lines(bad)...))
+	}
+	return hits
+}
+
+func findForwardNoReply(v *view) (hits []hit) {
+	servers, all := probesBy(v.probesThrough(MeansForward), targetOf)
+	for _, s := range servers {
+		if !slices.ContainsFunc(all[s], replied) {
+			hits = append(hits, s.hit("it does not reply", lines(all[s])...))
 		}
 	}
 	return hits
 }
+
+func findPodNoReply(v *view) []hit {
+	probes := v.probesThrough(MeansContainer)
+	if slices.ContainsFunc(probes, replied) {
+		return nil
+	}
+	return []hit{found(object{"Pod", v.Scope.Namespace, v.Scope.PodName}, "it gets no reply from the cluster DNS", lines(probes)...)}
+}
+
+// findUnreliable returns the servers that lose queries about names of the cluster, or reply late: through a port-forward a
+// reply takes the time of the API server and the kubelet, too.
+func findUnreliable(v *view) (hits []hit) {
+	servers, all := probesBy(only(v.usable, func(p probe) bool { return usedNetwork(p) && v.isClusterName(p) }), targetOf)
+	for _, s := range servers {
+		protocols, byProtocol := probesBy(all[s], func(p probe) string { return p.Protocol })
+		for _, protocol := range protocols {
+			list := byProtocol[protocol]
+			lost := only(list, func(p probe) bool { return !replied(p) })
+			late := only(list, func(p probe) bool { return replied(p) && took(p) > lateReply })
+			if len(lost) == len(list) || len(lost)+len(late) == 0 {
+				continue
+			}
+			hits = append(hits, s.hit(fmt.Sprintf("%d of %d queries over %s are lost, and %d replies are late",
+				len(lost), len(list), strings.ToUpper(protocol), len(late)), lines(slices.Concat(lost, late))...))
+		}
+		answered := only(all[s], replied)
+		if len(answered) > 0 && !slices.ContainsFunc(answered, func(p probe) bool { return took(p) <= slowReply }) {
+			hits = append(hits, s.hit("each reply took more than "+slowReply.String(), lines(answered)...))
+		}
+	}
+	return hits
+}
+
+func took(p probe) time.Duration { return time.Duration(p.Micros) * time.Microsecond }
 
 // isClusterName reports whether a probe is about a name of the cluster.
-func (v *view) isClusterName(p v1alpha1.DoctorProbe) bool {
+func (v *view) isClusterName(p probe) bool {
 	return isWithin(strings.TrimSuffix(p.Name, "."), v.domain)
-}
-
-// eachServer returns the servers with probes that are bad, by whatever means, with the bad probes as
-// evidence.
-func (v *view) eachServer(message string, bad func(v1alpha1.DoctorProbe) bool) (hits []hit) {
-	servers, all := probesBy(v.usable, func(p v1alpha1.DoctorProbe) string { return p.Server })
-	for _, s := range servers {
-		if evidence := lines(all[s], bad); len(evidence) > 0 {
-			hits = append(hits, hit{object: serverObject(s), message: message, evidence: evidence})
-		}
-	}
-	return hits
-}
-
-func findServfail(v *view) []hit {
-	return v.eachServer("it fails for names of the cluster", func(p v1alpha1.DoctorProbe) bool {
-		return v.isClusterName(p) && replied(p) && p.RCode != rcodeSuccess && p.RCode != rcodeNXDomain
-	})
 }
 
 // wants returns the addresses of the Service that a probe is about; ok is false if the probe
 // is not about one with an address.
-func (v *view) wants(p v1alpha1.DoctorProbe) (addrs []string, ok bool) {
+func (v *view) wants(p probe) (addrs []string, ok bool) {
 	rest, ok := strings.CutSuffix(strings.TrimSuffix(p.Name, "."), ".svc."+v.domain)
 	name, namespace, _ := strings.Cut(rest, ".")
 	service := v.services[namespace+"/"+name]
@@ -299,99 +243,107 @@ func (v *view) wants(p v1alpha1.DoctorProbe) (addrs []string, ok bool) {
 	return addrs, true
 }
 
-func findWrongAddress(v *view) []hit {
-	hits := v.eachServer("it has other addresses than the API server", func(p v1alpha1.DoctorProbe) bool {
-		want, ok := v.wants(p)
-		return ok && len(want) > 0 && (p.RCode == rcodeSuccess || p.RCode == rcodeNXDomain) && !slices.Equal(sorted(p.Answers), want)
-	})
-	for i, h := range hits {
-		for _, p := range v.usable {
-			want, ok := v.wants(p)
-			if ok && slices.Contains(h.evidence, probeLine(p)) {
-				hits[i].evidence = append(hits[i].evidence, "the API server has "+strings.Join(want, " ")+" for "+p.Name)
-				break
-			}
-		}
-	}
-	return hits
-}
-
 func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
 
-// findDisagreement compares the replies of the endpoints to the same questions.
-func findDisagreement(v *view) (hits []hit) {
-	type key struct{ name, qtype string }
-	first := map[key]v1alpha1.DoctorProbe{}
-	seen := map[key]bool{}
-	for _, p := range v.usable {
-		q := key{p.Name, p.Type}
-		if p.Role != RoleEndpoint || !replied(p) || !v.isClusterName(p) || seen[q] {
-			continue
+// questionOf returns the name and the type of a probe.
+func questionOf(p probe) string { return p.Name + " " + p.Type }
+
+func replyOf(p probe) string { return p.RCode + " " + strings.Join(sorted(p.Answers), " ") }
+
+// usualReplies returns the most frequent reply of the endpoints to each question about a name of the cluster, the
+// first one of several.
+func (v *view) usualReplies() map[string]probe {
+	questions, all := probesBy(only(v.usable, func(p probe) bool {
+		return p.Role == RoleEndpoint && replied(p) && v.isClusterName(p)
+	}), questionOf)
+	usual := map[string]probe{}
+	for _, q := range questions {
+		replies, same := probesBy(all[q], replyOf)
+		most := slices.MaxFunc(replies, func(a, b string) int { return cmp.Compare(len(same[a]), len(same[b])) })
+		usual[q] = same[most][0]
+	}
+	return usual
+}
+
+// findWrongAnswer returns the servers that fail for names of the cluster, or have other addresses for them than the
+// API server, or, where it has none, than most endpoints.
+func findWrongAnswer(v *view) (hits []hit) {
+	usual, exists := v.usualReplies(), v.existing()
+	servers, all := probesBy(only(v.usable, func(p probe) bool { return replied(p) && v.isClusterName(p) }), targetOf)
+	for _, s := range servers {
+		message := ""
+		var evidence []string
+		for _, p := range all[s] {
+			other, isEndpoint := usual[questionOf(p)]
+			if p.Role != RoleEndpoint || !isEndpoint || exists[p.Server+p.Name] {
+				other = p // which is not compared
+			}
+			if problem, line := v.wrongAnswer(p, other); problem != "" {
+				message = cmp.Or(message, problem)
+				evidence = append(evidence, probeLine(p), line)
+			}
 		}
-		f, ok := first[q]
-		if !ok {
-			first[q] = p
-			continue
-		}
-		if f.Server != p.Server && (f.RCode != p.RCode || !slices.Equal(sorted(f.Answers), sorted(p.Answers))) {
-			seen[q] = true
-			hits = append(
-				hits,
-				hit{
-					object:   serverObject(p.Server),
-					message:  fmt.Sprintf("it and %s give different answers for %s", f.Server, p.Name),
-					evidence: []string{probeLine(f), probeLine(p)},
-				},
-			)
+		if message != "" {
+			hits = append(hits, s.hit(message, slices.DeleteFunc(evidence, func(line string) bool { return line == "" })...))
 		}
 	}
 	return hits
 }
 
-func findAAAA(v *view) []hit {
+// wrongAnswer returns what is wrong with a reply, and the right one.
+func (v *view) wrongAnswer(p, other probe) (problem, line string) {
+	want, isKnown := v.wants(p)
+	switch {
+	case p.RCode != rcodeSuccess && p.RCode != rcodeNXDomain:
+		return "it fails for names of the cluster", ""
+	case isKnown && len(want) > 0 && !slices.Equal(sorted(p.Answers), want):
+		return "it has other addresses than the API server", "the API server has " + strings.Join(want, " ") + " for " + p.Name
+	case (!isKnown || len(want) == 0) && replyOf(p) != replyOf(other):
+		return "it and " + other.Server + " give different answers", probeLine(other)
+	}
+	return "", ""
+}
+
+// existing has the servers and names with an A record, whose NXDOMAIN for AAAA is a cause of its own.
+func (v *view) existing() map[string]bool {
 	exists := map[string]bool{}
 	for _, p := range v.usable {
 		if p.Type == "A" && p.RCode == rcodeSuccess && len(p.Answers) > 0 {
 			exists[p.Server+p.Name] = true
 		}
 	}
-	return v.withConfig(v.eachServer("it answers NXDOMAIN for AAAA of a name that exists", func(p v1alpha1.DoctorProbe) bool {
+	return exists
+}
+
+func findAAAA(v *view) (hits []hit) {
+	exists := v.existing()
+	servers, all := probesBy(only(v.usable, func(p probe) bool {
 		return p.Type == "AAAA" && p.RCode == rcodeNXDomain && exists[p.Server+p.Name]
-	}), "")
-}
-
-func findExternal(v *view) (hits []hit) {
-	servers, all := probesBy(v.usable, targetOf)
+	}), func(p probe) string { return p.Server })
 	for _, s := range servers {
-		// Names outside are queried over UDP, and through a port-forward over TCP.
-		works := slices.ContainsFunc(all[s], func(p v1alpha1.DoctorProbe) bool {
-			return (p.Protocol == UDP || s.means == MeansForward) && v.isClusterName(p) && p.RCode == rcodeSuccess
-		})
-		outside := func(p v1alpha1.DoctorProbe) bool { return !v.isClusterName(p) }
-		resolved := slices.ContainsFunc(all[s], func(p v1alpha1.DoctorProbe) bool {
-			return outside(p) && (p.RCode == rcodeSuccess || p.RCode == rcodeNXDomain)
-		})
-		if evidence := lines(all[s], outside); works && !resolved && len(evidence) > 0 {
-			hits = append(hits, s.hit("it resolves no name outside the cluster", evidence))
-		}
-	}
-	return v.withConfig(hits, nextOutside)
-}
-
-// findSlow returns the servers whose fastest reply about a name of the cluster is slow: one
-// slow reply may be a lost packet, or this machine. A reply through a port-forward takes the time of
-// the API server and the kubelet, too.
-func findSlow(v *view) (hits []hit) {
-	servers, all := probesBy(v.usable, targetOf)
-	for _, s := range servers {
-		fast := slices.ContainsFunc(all[s],
-			func(p v1alpha1.DoctorProbe) bool { return v.isClusterName(p) && replied(p) && took(p) <= slowReply })
-		slow := lines(all[s], func(p v1alpha1.DoctorProbe) bool { return v.isClusterName(p) && replied(p) && took(p) > slowReply })
-		if s.means != MeansForward && !fast && len(slow) > 0 {
-			hits = append(hits, s.hit("each reply took more than "+slowReply.String(), slow))
-		}
+		hits = append(hits, found(serverObject(s), "it answers NXDOMAIN for AAAA of a name that exists", lines(all[s])...))
 	}
 	return hits
 }
 
-func took(p v1alpha1.DoctorProbe) time.Duration { return time.Duration(p.Micros) * time.Microsecond }
+// findExternal returns the servers that resolve names of the cluster, and no names outside: these are queried over
+// UDP, and through a port-forward over TCP.
+func findExternal(v *view) (hits []hit) {
+	servers, all := probesBy(v.usable, targetOf)
+	for _, s := range servers {
+		works, resolved := false, false
+		var outside []probe
+		for _, p := range all[s] {
+			if v.isClusterName(p) {
+				works = works || (p.Protocol == UDP || s.means == MeansForward) && p.RCode == rcodeSuccess
+				continue
+			}
+			outside = append(outside, p)
+			resolved = resolved || p.RCode == rcodeSuccess || p.RCode == rcodeNXDomain
+		}
+		if works && !resolved && len(outside) > 0 {
+			hits = append(hits, s.hit("it resolves no name outside the cluster", lines(outside)...))
+		}
+	}
+	return hits
+}

@@ -10,12 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
-
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 const (
@@ -26,119 +21,69 @@ const (
 	// minMilliCPU is the CPU request of kubeadm's CoreDNS. A limit below throttles bursts of
 	// queries in each period of 100 ms.
 	minMilliCPU = 100
+
+	// manyRestarts is the number of restarts because of errors above which a container that runs has a finding.
+	manyRestarts = 5
 )
 
-// workloadChecks are about the pods of the cluster DNS.
-func workloadChecks() []Check {
-	return []Check{
-		{
-			Code: "dns-scaled-to-zero", Severity: policy.SeverityError, What: "the Deployment of the cluster DNS has 0 replicas",
-			cause: "it was scaled down by hand, by an autoscaler, or before an upgrade",
-			next:  "kubectl -n $NS scale deployment $NAME --replicas=2",
-			needs: []need{needDNS, read(Deployments)}, find: findScaledToZero,
-		},
-		{
-			Code: "dns-pods-refused", Severity: policy.SeverityError, What: "pods of the cluster DNS cannot be created",
-			cause: "a quota, an admission policy or a webhook refuses them",
-			next:  "kubectl -n $NS describe deployment $NAME",
-			needs: []need{needDNS, read(Deployments)}, find: findPodsRefused,
-		},
-		{
-			Code: "dns-crash-loop", Severity: policy.SeverityError, What: "a container of the cluster DNS crashes again and again",
-			cause: "the log of the previous container has the reason",
-			next:  "kubectl -n $NS logs $NAME --previous",
-			needs: []need{needDNS, read(Pods)}, find: findCrashLoop,
-		},
-		{
-			Code: "dns-oom-killed", Severity: policy.SeverityError,
-			What:  "a container of the cluster DNS was killed because it reached its memory limit",
-			cause: "the memory grows with the pods and Services of the cluster, and with the queries in flight",
-			next:  "kubectl -n $NS describe pod $NAME; raise resources.limits.memory",
-			needs: []need{needDNS, read(Pods)}, find: findOOMKilled,
-		},
-		{
-			Code: "dns-image-pull", Severity: policy.SeverityError, What: "the image of the cluster DNS cannot be pulled",
-			cause: "the name or the tag is wrong, the registry is not reachable, or it needs credentials; a node " +
-				"that resolves the registry through the cluster DNS cannot pull it either",
-			next:  "kubectl -n $NS describe pod $NAME",
-			needs: []need{needDNS, read(Pods)}, find: findImagePull,
-		},
-		{
-			Code: "dns-unschedulable", Severity: policy.SeverityError, What: "a pod of the cluster DNS has no node",
-			cause: "no node has the resources, the labels and the tolerated taints that it needs",
-			next:  "kubectl -n $NS describe pod $NAME",
-			needs: []need{needDNS, read(Pods)}, find: findUnschedulable,
-		},
-		{
-			Code: "dns-node-not-ready", Severity: policy.SeverityWarning, What: "a pod of the cluster DNS is on a node that is not ready",
-			cause: "queries that reach this pod are lost until it is removed from the endpoints",
-			next:  "kubectl describe node $NAME",
-			needs: []need{needDNS, read(Pods, Nodes)}, find: findNodeNotReady,
-		},
-		{
-			Code: "dns-memory", Severity: policy.SeverityWarning,
-			What:  "the memory limit of the cluster DNS is below 70 MiB, or it has no memory request",
-			cause: "it is killed under load, or evicted before pods that matter less",
-			next:  "kubectl -n $NS get pod $NAME -o jsonpath='{.spec.containers[*].resources}'",
-			needs: []need{needDNS, read(Pods)}, find: findMemory,
-		},
-		{
-			Code: "dns-cpu-limit", Severity: policy.SeverityWarning, What: "the CPU limit of the cluster DNS is below 100m",
-			cause: "a throttled server answers late, or loses packets when its socket buffer is full",
-			next:  "kubectl -n $NS get pod $NAME -o jsonpath='{.spec.containers[*].resources}'",
-			needs: []need{needDNS, read(Pods)}, find: findCPULimit,
-		},
-		{
-			Code: "dns-budget-zero", Severity: policy.SeverityWarning,
-			What:  "a PodDisruptionBudget permits no eviction of a pod of the cluster DNS",
-			cause: "nodes with such a pod cannot be drained",
-			next:  "kubectl -n $NS get poddisruptionbudget $NAME -o yaml",
-			needs: []need{needDNS, read(Budgets, Pods)}, find: findBudgetZero,
-		},
-	}
-}
-
 // dnsDeployments returns the Deployments whose pods the DNS Service selects.
-func (v *view) dnsDeployments() (list []appsv1.Deployment) {
-	for _, d := range v.Deployments {
-		if v.dns == nil || d.Namespace != v.dns.Namespace || len(v.dns.Spec.Selector) == 0 {
-			continue
-		}
-		if selects(v.dns.Spec.Selector, d.Spec.Template.Labels) {
+func (v *view) dnsDeployments() (list []*appsv1.Deployment) {
+	for i := range v.Deployments {
+		d := &v.Deployments[i]
+		if d.Namespace == v.dns.Namespace && len(v.dns.Spec.Selector) > 0 && selects(v.dns.Spec.Selector, d.Spec.Template.Labels) {
 			list = append(list, d)
 		}
 	}
 	return list
 }
 
-func findScaledToZero(v *view) (hits []hit) {
-	deployments := v.dnsDeployments()
-	for _, d := range deployments {
-		if d.Spec.Replicas != nil && *d.Spec.Replicas == 0 && len(deployments) == 1 {
-			hits = append(
-				hits,
-				hit{object: object{"Deployment", d.Namespace, d.Name}, message: "scaled to 0 replicas",
-					evidence: []string{"spec.replicas: 0"}},
-			)
-		}
+func findScaledToZero(v *view) []hit {
+	list := v.dnsDeployments()
+	if len(list) != 1 || list[0].Spec.Replicas == nil || *list[0].Spec.Replicas != 0 {
+		return nil
 	}
-	return hits
+	return []hit{found(object{"Deployment", list[0].Namespace, list[0].Name}, "scaled to 0 replicas", "spec.replicas: 0")}
 }
 
-func findPodsRefused(v *view) (hits []hit) {
+// waitReasons are the reasons of a container that does not start without a change of the cluster.
+const waitReasons = "ErrImagePull ImagePullBackOff InvalidImageName ErrImageNeverPull CreateContainerConfigError CreateContainerError"
+
+// findNotStarted returns the Deployments whose pods are refused, and the pods without a node, an image, a mount
+// or a sandbox.
+func findNotStarted(v *view) (hits []hit) {
 	for _, d := range v.dnsDeployments() {
 		for _, c := range d.Status.Conditions {
 			if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
-				hits = append(
-					hits,
-					hit{
-						object:   object{"Deployment", d.Namespace, d.Name},
-						message:  "its pods cannot be created",
-						evidence: []string{c.Reason + ": " + c.Message},
-					},
-				)
+				h := found(object{"Deployment", d.Namespace, d.Name}, "its pods cannot be created", c.Reason+": "+c.Message)
+				h.next = "kubectl -n $NS describe deployment $NAME"
+				hits = append(hits, h)
 			}
 		}
+	}
+	for _, p := range v.dnsPods {
+		hits = append(hits, v.notStarted(p)...)
+	}
+	v.containers(func(p *corev1.Pod, c *corev1.ContainerStatus) {
+		if w := c.State.Waiting; w != nil && slices.Contains(strings.Fields(waitReasons), w.Reason) {
+			message := fmt.Sprintf("container %s with the image %s does not start", c.Name, c.Image)
+			hits = append(hits, found(podObject(p), message, w.Reason+": "+w.Message))
+		}
+	})
+	return hits
+}
+
+// notStarted returns why a pod has no node or no sandbox.
+func (v *view) notStarted(p *corev1.Pod) (hits []hit) {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			hits = append(hits, found(podObject(p), "the pod is pending: no node fits", c.Reason+": "+c.Message))
+		}
+	}
+	i := slices.IndexFunc(v.Events, func(e corev1.Event) bool {
+		return e.Reason == reasonSandbox && e.InvolvedObject.Namespace == p.Namespace && e.InvolvedObject.Name == p.Name && isAbout(&e, p)
+	})
+	if i >= 0 && !isReady(p) {
+		hits = append(hits, eventHit(&v.Events[i], "the sandbox of the pod cannot be created"))
 	}
 	return hits
 }
@@ -146,107 +91,77 @@ func findPodsRefused(v *view) (hits []hit) {
 // containers yields the state of each container of the cluster DNS, also of init containers.
 func (v *view) containers(yield func(*corev1.Pod, *corev1.ContainerStatus)) {
 	for _, p := range v.dnsPods {
-		for i := range p.Status.InitContainerStatuses {
-			yield(p, &p.Status.InitContainerStatuses[i])
-		}
-		for i := range p.Status.ContainerStatuses {
-			yield(p, &p.Status.ContainerStatuses[i])
+		for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+			for i := range list {
+				yield(p, &list[i])
+			}
 		}
 	}
 }
 
 func findCrashLoop(v *view) (hits []hit) {
 	v.containers(func(p *corev1.Pod, c *corev1.ContainerStatus) {
-		if c.State.Waiting == nil || c.State.Waiting.Reason != "CrashLoopBackOff" {
-			return
-		}
-		h := hit{
-			object:   podObject(p),
-			message:  fmt.Sprintf("container %s crashed %d times", c.Name, c.RestartCount),
-			evidence: []string{"waiting: " + c.State.Waiting.Message},
-		}
-		if len(p.Spec.Containers) > 1 {
-			h.next = "kubectl -n $NS logs $NAME -c " + c.Name + " --previous"
-		}
-		if last := c.LastTerminationState.Terminated; last != nil {
-			h.evidence = append(h.evidence,
-				strings.TrimSpace(fmt.Sprintf("last exit: code %d, %s %s", last.ExitCode, last.Reason, last.Message)))
-		}
-		if v.corefile != nil && len(v.corefile.find("loop")) > 0 {
-			h.cause = "the log of the previous container has the reason: a Corefile that CoreDNS refuses, " +
-				"or a forwarding loop, which its plugin loop detects when it starts"
-		}
-		hits = append(hits, h)
-	})
-	return hits
-}
-
-func findOOMKilled(v *view) (hits []hit) {
-	v.containers(func(p *corev1.Pod, c *corev1.ContainerStatus) {
-		for _, t := range []*corev1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
-			if t != nil && t.Reason == "OOMKilled" {
-				hits = append(hits, hit{
-					object: podObject(p), message: fmt.Sprintf("container %s was killed for its memory", c.Name),
-					evidence: []string{
-						fmt.Sprintf("OOMKilled, exit code %d, %d restarts", t.ExitCode, c.RestartCount),
-						"resources.limits.memory: " + limitOf(p, c.Name, corev1.ResourceMemory),
-					},
-				})
-				return
-			}
+		if h, ok := crash(p, c); ok {
+			hits = append(hits, h)
 		}
 	})
 	return hits
 }
 
-func limitOf(p *corev1.Pod, container string, name corev1.ResourceName) string {
+// crash returns a finding about a container that crashes, or was killed because of its memory. A restart of a node
+// ends a container with the reason Unknown.
+func crash(p *corev1.Pod, c *corev1.ContainerStatus) (h hit, ok bool) {
+	last := c.LastTerminationState.Terminated
+	if c.State.Terminated != nil && c.State.Terminated.Reason == reasonOOM {
+		last = c.State.Terminated
+	}
+	waits := c.State.Waiting != nil && c.State.Waiting.Reason == "CrashLoopBackOff"
+	killed := last != nil && last.Reason == reasonOOM
+	if !waits && !killed && (last == nil || last.Reason != "Error" || c.RestartCount < manyRestarts) {
+		return hit{}, false
+	}
+	h = found(podObject(p), fmt.Sprintf("container %s crashed, %d restarts", c.Name, c.RestartCount))
+	if len(p.Spec.Containers) > 1 {
+		h.next = "kubectl -n $NS logs $NAME -c " + c.Name + " --previous"
+	}
+	if killed {
+		h = found(podObject(p), fmt.Sprintf("container %s was killed for its memory", c.Name),
+			"resources.limits.memory: "+memoryLimit(p, c.Name))
+		h.cause = "the memory grows with the pods and Services of the cluster, and with the queries in flight"
+		h.next = nextDescribe + "; raise resources.limits.memory"
+	}
+	if last != nil {
+		h.evidence = append(h.evidence, strings.TrimSpace(fmt.Sprintf("last exit: %s, exit code %d, %d restarts %s",
+			last.Reason, last.ExitCode, c.RestartCount, last.Message)))
+	}
+	if waits {
+		h.evidence = append(h.evidence, "waiting: "+c.State.Waiting.Message)
+	}
+	return h, true
+}
+
+const reasonOOM = "OOMKilled"
+
+func memoryLimit(p *corev1.Pod, container string) string {
 	for _, c := range p.Spec.Containers {
-		if q, ok := c.Resources.Limits[name]; ok && c.Name == container {
+		if q, ok := c.Resources.Limits[corev1.ResourceMemory]; ok && c.Name == container {
 			return q.String()
 		}
 	}
 	return "none"
 }
 
-func findImagePull(v *view) (hits []hit) {
-	v.containers(func(p *corev1.Pod, c *corev1.ContainerStatus) {
-		w := c.State.Waiting
-		if w == nil || !slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}, w.Reason) {
-			return
-		}
-		hits = append(
-			hits,
-			hit{object: podObject(p), message: "the image " + c.Image + " cannot be pulled",
-				evidence: []string{w.Reason + ": " + w.Message}},
-		)
-	})
-	return hits
-}
-
-func findUnschedulable(v *view) (hits []hit) {
-	for _, p := range v.dnsPods {
-		for _, c := range p.Status.Conditions {
-			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-				hits = append(
-					hits,
-					hit{object: podObject(p), message: "the pod is pending: no node fits", evidence: []string{c.Reason + ": " + c.Message}},
-				)
-			}
-		}
-	}
-	return hits
-}
-
-func nodeIsReady(n *corev1.Node) bool {
+func hasCondition(n *corev1.Node, kind corev1.NodeConditionType) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		return c.Type == kind && c.Status == corev1.ConditionTrue
 	})
 }
 
 func findNodeNotReady(v *view) (hits []hit) {
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
-		if nodeIsReady(n) {
+		isCut := hasCondition(n, corev1.NodeNetworkUnavailable)
+		if hasCondition(n, corev1.NodeReady) && !isCut {
 			continue
 		}
 		var evidence []string
@@ -255,54 +170,51 @@ func findNodeNotReady(v *view) (hits []hit) {
 				evidence = append(evidence, podLine(p))
 			}
 		}
+		message := "a node with a pod of the cluster DNS is not ready"
+		if isCut {
+			message = "a node with a pod of the cluster DNS has the condition NetworkUnavailable"
+		}
 		if len(evidence) > 0 {
-			hits = append(
-				hits,
-				hit{object: object{"Node", "", n.Name}, message: "a node with a pod of the cluster DNS is not ready", evidence: evidence},
-			)
+			hits = append(hits, found(object{"Node", "", n.Name}, message, evidence...))
 		}
 	}
 	return hits
 }
 
+// findNotRedundant reports a single pod, or pods on a single node. Where no other node can have a pod, they
+// have to be on one.
+func findNotRedundant(v *view) []hit {
+	nodes, usable := map[string]bool{}, 0
+	var evidence []string
+	for _, p := range v.dnsPods {
+		nodes[p.Spec.NodeName] = true
+		evidence = append(evidence, fmt.Sprintf("Pod %s is on node %s", p.Name, p.Spec.NodeName))
+	}
+	for i := range v.Nodes {
+		if !v.Nodes[i].Spec.Unschedulable && hasCondition(&v.Nodes[i], corev1.NodeReady) {
+			usable++
+		}
+	}
+	switch o := serviceObject(v.dns); {
+	case len(v.dnsPods) == 1 && len(v.Nodes) > 1:
+		return []hit{found(o, fmt.Sprintf("one pod serves %d nodes", len(v.Nodes)), evidence...)}
+	case len(v.dnsPods) > 1 && len(nodes) == 1 && !nodes[""] && usable > 1:
+		return []hit{found(o, fmt.Sprintf("all %d pods are on one node of %d", len(v.dnsPods), len(v.Nodes)), evidence...)}
+	}
+	return nil
+}
+
 // dnsContainer returns the container that serves DNS: the first, as sidecars come later.
 func dnsContainer(p *corev1.Pod) *corev1.Container {
-	for i := range p.Spec.Containers {
-		if strings.Contains(p.Spec.Containers[i].Name, "dns") {
-			return &p.Spec.Containers[i]
-		}
-	}
-	if len(p.Spec.Containers) == 0 {
+	i := max(0, slices.IndexFunc(p.Spec.Containers, func(c corev1.Container) bool { return strings.Contains(c.Name, "dns") }))
+	if i == len(p.Spec.Containers) {
 		return nil
 	}
-	return &p.Spec.Containers[0]
+	return &p.Spec.Containers[i]
 }
 
-func findMemory(v *view) []hit {
-	return v.eachTemplate(func(c *corev1.Container) (message string, evidence []string) {
-		limit, hasLimit := c.Resources.Limits[corev1.ResourceMemory]
-		_, hasRequest := c.Resources.Requests[corev1.ResourceMemory]
-		switch {
-		case hasLimit && limit.Cmp(*resource.NewQuantity(minMemory, resource.BinarySI)) < 0:
-			return "the memory limit is too small", []string{fmt.Sprintf("container %s: limits.memory %s", c.Name, &limit)}
-		case !hasLimit && !hasRequest: // a limit is the default of a request
-			return "no memory is requested", []string{fmt.Sprintf("container %s: no requests.memory", c.Name)}
-		}
-		return "", nil
-	})
-}
-
-func findCPULimit(v *view) []hit {
-	return v.eachTemplate(func(c *corev1.Container) (message string, evidence []string) {
-		if limit, ok := c.Resources.Limits[corev1.ResourceCPU]; ok && limit.MilliValue() < minMilliCPU {
-			return "the CPU limit is too small", []string{fmt.Sprintf("container %s: limits.cpu %s", c.Name, &limit)}
-		}
-		return "", nil
-	})
-}
-
-// eachTemplate checks the DNS container of one pod of each controller.
-func (v *view) eachTemplate(check func(*corev1.Container) (message string, evidence []string)) (hits []hit) {
+// findResources checks the DNS container of one pod of each controller.
+func findResources(v *view) (hits []hit) {
 	seen := map[string]bool{}
 	for _, p := range v.dnsPods {
 		c := dnsContainer(p)
@@ -310,52 +222,22 @@ func (v *view) eachTemplate(check func(*corev1.Container) (message string, evide
 			continue
 		}
 		seen[ownerOf(p)] = true
-		if message, evidence := check(c); message != "" {
-			hits = append(hits, hit{object: podObject(p), message: message, evidence: evidence})
+		memory, hasMemory := c.Resources.Limits[corev1.ResourceMemory]
+		cpu, hasCPU := c.Resources.Limits[corev1.ResourceCPU]
+		_, hasRequest := c.Resources.Requests[corev1.ResourceMemory]
+		var evidence []string
+		switch {
+		case hasMemory && memory.Cmp(*resource.NewQuantity(minMemory, resource.BinarySI)) < 0:
+			evidence = append(evidence, fmt.Sprintf("container %s: limits.memory %s", c.Name, &memory))
+		case !hasMemory && !hasRequest: // a limit is the default of a request
+			evidence = append(evidence, fmt.Sprintf("container %s: no requests.memory", c.Name))
+		}
+		if hasCPU && cpu.MilliValue() < minMilliCPU {
+			evidence = append(evidence, fmt.Sprintf("container %s: limits.cpu %s", c.Name, &cpu))
+		}
+		if len(evidence) > 0 {
+			hits = append(hits, found(podObject(p), "its resources are too small", evidence...))
 		}
 	}
 	return hits
-}
-
-func findBudgetZero(v *view) (hits []hit) {
-	for i := range v.Budgets {
-		b := &v.Budgets[i]
-		if b.Namespace != v.dns.Namespace || b.Spec.Selector == nil {
-			continue
-		}
-		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-		if err != nil {
-			continue
-		}
-		matched := 0
-		for _, p := range v.dnsPods {
-			if selector.Matches(podLabels(p)) {
-				matched++
-			}
-		}
-		if line, zero := permitsNone(b, matched); zero && matched > 0 {
-			hits = append(
-				hits,
-				hit{
-					object:   object{"PodDisruptionBudget", b.Namespace, b.Name},
-					message:  "no pod of the cluster DNS may be evicted",
-					evidence: []string{line, fmt.Sprintf("%d pods match", matched)},
-				},
-			)
-		}
-	}
-	return hits
-}
-
-// permitsNone reports whether a budget never permits an eviction while all pods run.
-func permitsNone(b *policyv1.PodDisruptionBudget, pods int) (line string, zero bool) {
-	if m := b.Spec.MaxUnavailable; m != nil {
-		n, err := intstr.GetScaledValueFromIntOrPercent(m, pods, true)
-		return "spec.maxUnavailable: " + m.String(), err == nil && n == 0
-	}
-	if m := b.Spec.MinAvailable; m != nil {
-		n, err := intstr.GetScaledValueFromIntOrPercent(m, pods, true)
-		return "spec.minAvailable: " + m.String(), err == nil && n >= pods
-	}
-	return "", false
 }

@@ -5,15 +5,16 @@ package doctor
 
 import (
 	"fmt"
-	"slices"
 	"strings"
+
+	"github.com/coredns/caddy/caddyfile"
 )
 
 // The limits of a Corefile. A ConfigMap has at most a mebibyte.
 const (
 	maxText   = 1 << 20
-	maxTokens = 100_000
-	maxNested = 8 // braces within braces; CoreDNS's plugins have two
+	maxWords  = 100_000 // also after the expansion of snippets
+	maxNested = 8       // braces within braces; CoreDNS's plugins have two
 )
 
 // Block is a server block: the zones that it serves, and its plugins.
@@ -38,15 +39,14 @@ type Problem struct {
 }
 
 // Parse returns the blocks of a Corefile. Of a text with problems it returns what it can read.
-// Snippets and imports are left out: a block with an import is incomplete.
+// Imports of files are left out: a block with an import is incomplete.
 func Parse(text string) ([]Block, []Problem) {
 	if len(text) > maxText {
 		return nil, []Problem{{1, fmt.Sprintf("the text has %d bytes, the limit is %d", len(text), maxText)}}
 	}
-	tokens, problems := scan(text)
-	p := &parser{tokens: tokens, problems: problems}
-	blocks := p.blocks()
-	return blocks, p.problems
+	p := &parser{snippets: map[string][]Directive{}}
+	p.scan(text)
+	return p.blocks(), p.problems
 }
 
 // Zones returns the zones of the block, each in the form zone. without port.
@@ -58,24 +58,19 @@ func (b Block) Zones() (zones []string) {
 	return zones
 }
 
-// SplitKey splits the key of a block into its zone, with a final dot, and its port, "53" if
-// the key has none. The scheme determines the default port.
+// SplitKey splits the key of a block into its zone, with a final dot, and its port. The scheme determines the
+// default port.
 func SplitKey(key string) (zone, port string) {
 	scheme, rest, ok := strings.Cut(key, "://")
 	if !ok {
 		scheme, rest = "dns", key
 	}
-	zone, port = rest, ""
-	if i := strings.LastIndexByte(rest, ':'); i >= 0 && !strings.Contains(rest[i:], "/") {
-		zone, port = rest[:i], rest[i+1:]
-	}
+	zone, port = rest, map[string]string{"tls": "853", "quic": "853", "https": "443"}[scheme]
 	if port == "" {
 		port = "53"
-		if scheme == "tls" || scheme == "quic" {
-			port = "853"
-		} else if scheme == "https" {
-			port = "443"
-		}
+	}
+	if i := strings.LastIndexByte(rest, ':'); i >= 0 && !strings.Contains(rest[i:], "/") {
+		zone, port = rest[:i], rest[i+1:]
 	}
 	return strings.TrimSuffix(zone, ".") + ".", port
 }
@@ -100,8 +95,17 @@ func (d Directive) String() string {
 	return strings.Join(append([]string{d.Name}, d.Args...), " ")
 }
 
+// line is a line of the text up to a brace: { ends it, and } is a line of its own.
+type line struct {
+	number        int
+	words         []string
+	opens, closes bool
+}
+
 type parser struct {
-	tokens   []token
+	lines    []line // that were not read yet
+	snippets map[string][]Directive
+	expanded int // directives of snippets
 	problems []Problem
 }
 
@@ -109,66 +113,99 @@ func (p *parser) problem(line int, format string, args ...any) {
 	p.problems = append(p.problems, Problem{line, fmt.Sprintf(format, args...)})
 }
 
-// line removes the tokens of the next line and returns them.
-func (p *parser) line() []token {
-	n := 1
-	for n < len(p.tokens) && p.tokens[n].line == p.tokens[0].line {
-		n++
+// scan splits a text into lines, with the lexer of CoreDNS. Its parser is not used: it reads imported files and
+// variables of this machine.
+func (p *parser) scan(text string) {
+	d := caddyfile.NewDispenser("Corefile", strings.NewReader(text))
+	for words := 0; d.Next(); {
+		l := line{number: d.Line()}
+		for isLine := true; isLine; isLine = d.NextArg() {
+			if words++; words > maxWords {
+				p.problem(d.Line(), "the text has too many words")
+				return
+			}
+			l = p.addWord(l, d.Val(), d.Line())
+		}
+		p.addLine(l)
 	}
-	line := p.tokens[:n]
-	p.tokens = p.tokens[n:]
-	return line
+}
+
+// addWord adds a word to a line, and returns the line of the next word.
+func (p *parser) addWord(l line, word string, number int) line {
+	switch word {
+	case "{":
+		l.opens = true
+	case "}":
+		if len(l.words) > 0 {
+			p.problem(number, "} is not on a line of its own: %s }", strings.Join(l.words, " "))
+		}
+		p.addLine(l)
+		l = line{number: number, closes: true}
+	default:
+		l.words = append(l.words, word)
+		return l
+	}
+	p.addLine(l)
+	return line{number: number}
+}
+
+func (p *parser) addLine(l line) {
+	if l.opens || l.closes || len(l.words) > 0 {
+		p.lines = append(p.lines, l)
+	}
+}
+
+// next removes a line and returns it.
+func (p *parser) next() line {
+	l := p.lines[0]
+	p.lines = p.lines[1:]
+	return l
 }
 
 func (p *parser) blocks() (blocks []Block) {
-	for len(p.tokens) > 0 {
-		line := p.line()
-		// A line that ends with a comma continues.
-		for endsWithComma(line) && len(p.tokens) > 0 {
-			line = append(slices.Clip(line), p.line()...)
+	for len(p.lines) > 0 {
+		l := p.next()
+		if len(l.words) > 0 && l.words[0] == "import" && !l.opens {
+			continue
 		}
+		l = p.blockLine(l)
+		b := Block{Line: l.number, Keys: keys(l.words)}
+		b.Directives = p.body(l, 1)
 		switch {
-		case line[0].isBrace("}"):
-			p.problem(line[0].line, "unexpected }")
-			continue
-		case line[0].text == "import" && !line[len(line)-1].isBrace("{"):
-			continue
-		}
-		b := p.block(line)
-		if len(b.Keys) > 0 && !strings.HasPrefix(b.Keys[0], "(") {
+		case len(b.Keys) == 0:
+			p.problem(b.Line, "a block without a zone")
+		case strings.HasPrefix(b.Keys[0], "(") && strings.HasSuffix(b.Keys[0], ")"):
+			p.snippets[strings.Trim(b.Keys[0], "()")] = b.Directives
+		default:
 			blocks = append(blocks, b)
 		}
 	}
 	return blocks
 }
 
-// block returns the block that begins with a line.
-func (p *parser) block(line []token) Block {
-	b := Block{Line: line[0].line}
-	opened := line[len(line)-1].isBrace("{")
-	if opened {
-		line = line[:len(line)-1]
+// blockLine adds to the first line of a block what belongs to it: the zones behind a comma, and a brace on the next
+// line. CoreDNS takes } for a zone.
+func (p *parser) blockLine(l line) line {
+	if l.closes {
+		l.words = []string{"}"}
 	}
-	b.Keys = keys(line)
-	if len(line) == 0 {
-		p.problem(b.Line, "a block without a zone")
+	for len(l.words) > 0 && strings.HasSuffix(l.words[len(l.words)-1], ",") {
+		if l.opens || len(p.lines) == 0 {
+			p.problem(l.number, "a zone is missing behind the comma")
+			return l
+		}
+		more := p.next()
+		l.words, l.opens = append(l.words, more.words...), more.opens
 	}
-	if opened {
-		b.Directives = p.directives(b.Line, 1)
-	} else { // a file with a single block may omit its braces
-		b.Directives = p.unbraced()
+	if !l.opens && len(p.lines) > 0 && p.lines[0].opens && len(p.lines[0].words) == 0 {
+		l.opens = p.next().opens
 	}
-	return b
+	return l
 }
 
-func endsWithComma(line []token) bool {
-	last := line[len(line)-1]
-	return !last.quoted && strings.HasSuffix(last.text, ",")
-}
-
-func keys(line []token) (keys []string) {
-	for _, t := range line {
-		for key := range strings.SplitSeq(t.text, ",") {
+func keys(words []string) (keys []string) {
+	for _, word := range words {
+		for key := range strings.SplitSeq(word, ",") {
 			if key != "" {
 				keys = append(keys, strings.ToLower(key))
 			}
@@ -177,58 +214,36 @@ func keys(line []token) (keys []string) {
 	return keys
 }
 
-// unbraced returns the rest of the text as the directives of one block.
-func (p *parser) unbraced() (list []Directive) {
-	for len(p.tokens) > 0 {
-		if d, ok := p.directive(1); ok {
-			list = append(list, d)
-		}
-	}
-	return list
-}
-
-// directives returns the lines up to the brace that closes the one in the line opened.
-func (p *parser) directives(opened, depth int) (list []Directive) {
-	for len(p.tokens) > 0 {
-		if p.tokens[0].isBrace("}") {
-			line := p.line()
-			if len(line) > 1 {
-				p.problem(line[0].line, "text after }: %q", line[1].text)
-			}
+// body returns the lines up to the brace that closes the one of a line. A text with a single block may omit its
+// braces.
+func (p *parser) body(opener line, depth int) (list []Directive) {
+	for len(p.lines) > 0 {
+		l := p.next()
+		if l.closes {
 			return list
 		}
-		if d, ok := p.directive(depth); ok {
-			list = append(list, d)
+		d := Directive{Line: l.number}
+		if len(l.words) > 0 {
+			d.Name, d.Args = l.words[0], l.words[1:]
+		} else {
+			p.problem(l.number, "{ is not at the end of a line")
 		}
+		if l.opens && depth == maxNested {
+			p.problem(l.number, "braces are nested too deeply")
+			p.lines = nil
+			return list
+		}
+		if l.opens {
+			d.Body = p.body(l, depth+1)
+		}
+		snippet, ok := p.snippets[strings.Join(d.Args, " ")]
+		if p.expanded += len(snippet); d.Name != "import" || !ok || p.expanded > maxWords {
+			snippet = []Directive{d}
+		}
+		list = append(list, snippet...)
 	}
-	p.problem(opened, "the block is not closed: } is missing")
+	if opener.opens {
+		p.problem(opener.number, "the block is not closed: } is missing")
+	}
 	return list
-}
-
-// directive returns the next line, with its braces. ok is false for a line that is not one.
-func (p *parser) directive(depth int) (d Directive, ok bool) {
-	line := p.line()
-	last := line[len(line)-1]
-	opened := last.isBrace("{")
-	if opened {
-		line = line[:len(line)-1]
-	}
-	if len(line) > 0 {
-		d = Directive{Line: line[0].line, Name: line[0].text}
-		for _, t := range line[1:] {
-			if t.isBrace("{") || t.isBrace("}") {
-				p.problem(t.line, "%s is not at the end of the line: each directive has a line of its own", t.text)
-			}
-			d.Args = append(d.Args, t.text)
-		}
-	}
-	if opened {
-		if depth == maxNested {
-			p.problem(last.line, "braces are nested too deeply")
-			p.tokens = nil
-			return d, len(line) > 0
-		}
-		d.Body = p.directives(last.line, depth+1)
-	}
-	return d, len(line) > 0
 }

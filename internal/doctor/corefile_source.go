@@ -8,23 +8,22 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
-// pluginNames are the plugins of a CoreDNS as it is released (plugin.cfg of v1.15.0), and the
-// words that are read as one.
-const pluginNames = `acl any auto autopath azure bind bufsize cache cancel chaos clouddns debug dns64 dnssec dnstap
-erratic errors etcd file forward geoip grpc grpc_server header health hosts https https3 import k8s_external kubernetes
-loadbalance local log loop metadata minimal multisocket nomad nsid on pprof prometheus quic ready reload rewrite root route53
-secondary sign template timeouts tls trace transfer tsig view whoami`
+// corefileSource is the Corefile of the cluster DNS.
+type corefileSource struct {
+	config   *corev1.ConfigMap
+	text     string
+	blocks   []Block
+	problems []Problem
+}
 
 // located is a directive and the block in which it is.
 type located struct {
 	block *Block
 	Directive
-}
-
-func (c *corefileSource) object() object {
-	return object{"ConfigMap", c.config.Namespace, c.config.Name}
 }
 
 // find returns the directives of all blocks with this name.
@@ -42,7 +41,7 @@ func evidenceLine(line int, text string) string { return fmt.Sprintf("Corefile:%
 
 func (l located) evidence() string { return evidenceLine(l.Line, l.String()) }
 
-func blockLine(b *Block) string {
+func blockLine(b Block) string {
 	return evidenceLine(b.Line, strings.Join(b.Keys, " ")+" {")
 }
 

@@ -51,8 +51,6 @@ func addObject(t testing.TB, s *Snapshot, o dnsfaults.Object) {
 		decode(t, &s.Deployments, o)
 	case "DaemonSet":
 		decode(t, &s.DaemonSets, o)
-	case "PodDisruptionBudget":
-		decode(t, &s.Budgets, o)
 	case "NetworkPolicy":
 		decode(t, &s.Networks, o)
 	case "ValidatingAdmissionPolicy":
@@ -257,27 +255,27 @@ func TestRun_Probes(t *testing.T) {
 				silence(p)
 			}
 		}},
-		{"UDP is dropped", []string{"probe-udp"}, "over udp: no reply", func(p *v1alpha1.DoctorProbe) {
+		{"UDP is dropped", []string{"probe-no-reply"}, "over udp: no reply", func(p *v1alpha1.DoctorProbe) {
 			if p.Server == service && p.Protocol == UDP {
 				silence(p)
 			}
 		}},
-		{"TCP is dropped", []string{"probe-tcp"}, "over tcp: no reply", func(p *v1alpha1.DoctorProbe) {
+		{"TCP is dropped", []string{"probe-no-reply"}, "over tcp: no reply", func(p *v1alpha1.DoctorProbe) {
 			if p.Server == service && p.Protocol == TCP {
 				silence(p)
 			}
 		}},
-		{"SERVFAIL", []string{"probe-servfail", "probe-replicas-disagree"}, "SERVFAIL", func(p *v1alpha1.DoctorProbe) {
+		{"SERVFAIL", []string{"probe-wrong-answer"}, "SERVFAIL", func(p *v1alpha1.DoctorProbe) {
 			if p.Server == replica1 && p.Name != otherName {
 				p.RCode, p.Answers = "SERVFAIL", nil
 			}
 		}},
-		{"wrong address", []string{"probe-wrong-address"}, "the API server has 10.96.0.1 for " + apiName, func(p *v1alpha1.DoctorProbe) {
+		{"wrong address", []string{"probe-wrong-answer"}, "the API server has 10.96.0.1 for " + apiName, func(p *v1alpha1.DoctorProbe) {
 			if p.Name == apiName && p.Type == "A" {
 				p.Answers = []string{"10.0.0.1"}
 			}
 		}},
-		{"stale replica", []string{"probe-replicas-disagree", "probe-wrong-address"},
+		{"stale replica", []string{"probe-wrong-answer"},
 			"@10.244.2.2:53 over udp: NXDOMAIN", func(p *v1alpha1.DoctorProbe) {
 				if p.Server == replica2 && p.Name == webName {
 					p.RCode, p.Answers = rcodeNXDomain, nil
@@ -304,7 +302,7 @@ func TestRun_Probes(t *testing.T) {
 				p.RCode, p.Answers = "SERVFAIL", nil
 			}
 		}},
-		{"slow", []string{"probe-slow"}, "after 350.0 ms", func(p *v1alpha1.DoctorProbe) {
+		{"slow", []string{"probe-unreliable"}, "after 350.0 ms", func(p *v1alpha1.DoctorProbe) {
 			if p.Server == replica1 {
 				p.Micros = 350_000
 			}
@@ -312,6 +310,21 @@ func TestRun_Probes(t *testing.T) {
 		{"one slow reply", nil, "", func(p *v1alpha1.DoctorProbe) {
 			if p.Protocol == TCP {
 				p.Micros = 350_000
+			}
+		}},
+		{"one late reply", []string{"probe-unreliable"}, "over udp: NOERROR, 10.96.5.1 after 1500.0 ms", func(p *v1alpha1.DoctorProbe) {
+			if p.Server == replica1 && p.Name == webName {
+				p.Micros = 1_500_000
+			}
+		}},
+		{"one lost query", []string{"probe-unreliable"}, webName + " A @10.244.2.2:53 over udp: no reply", func(p *v1alpha1.DoctorProbe) {
+			if p.Server == replica2 && p.Name == webName {
+				silence(p)
+			}
+		}},
+		{"one lost query to a server outside", nil, "", func(p *v1alpha1.DoctorProbe) {
+			if p.Server == replica2 && p.Name == otherName && p.Type == "AAAA" {
+				silence(p)
 			}
 		}},
 		{"both addresses of the Service are silent", []string{"probe-no-reply"}, "@[fd00::10]:53", func(p *v1alpha1.DoctorProbe) {
@@ -323,7 +336,7 @@ func TestRun_Probes(t *testing.T) {
 				silence(p)
 			}
 		}},
-		{"IPv6 is silent", []string{"probe-ipv6"}, "@[fd00::10]:53", func(p *v1alpha1.DoctorProbe) {
+		{"IPv6 is silent", []string{"probe-no-reply"}, "@[fd00::10]:53", func(p *v1alpha1.DoctorProbe) {
 			if p.Server == replica2 {
 				p.Server = "[fd00::10]:53"
 				silence(p)

@@ -26,9 +26,9 @@ func TestRun_OldEvents(t *testing.T) {
 	}{
 		{"limits of the pod", reasonDNS, tooMany, "now", corev1.ConditionTrue, []string{"pod-dns-limits"}},
 		{"limits of an earlier pod of a StatefulSet", reasonDNS, tooMany, "before", corev1.ConditionTrue, nil},
-		{"a sandbox that fails", reasonSandbox, refused, "now", corev1.ConditionFalse, []string{"headless-not-ready", "pod-sandbox"}},
+		{"a sandbox that fails", reasonSandbox, refused, "now", corev1.ConditionFalse, []string{"pod-sandbox", "service-no-pods"}},
 		{"a sandbox that was created since", reasonSandbox, refused, "now", corev1.ConditionTrue, nil},
-		{"a sandbox of an earlier pod", reasonSandbox, refused, "before", corev1.ConditionFalse, []string{"headless-not-ready"}},
+		{"a sandbox of an earlier pod", reasonSandbox, refused, "before", corev1.ConditionFalse, []string{"service-no-pods"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := snapshotOf(t, healthy(t))

@@ -19,6 +19,10 @@ func TestRun_HealthyVariants(t *testing.T) {
 merge: {EndpointSlice kube-system/kube-dns-1: {endpoints: [{addresses: [10.244.1.2], conditions: {ready: true},
   targetRef: {kind: Pod, name: coredns-1}}]}}
 delete: [Node b, Pod kube-system/coredns-2, Pod kube-system/node-cache-b]`,
+		"a Service of a Deployment that is scaled to 0": `
+merge: {Service shop/web: {spec: {selector: {app: idle}}}}
+create: [{apiVersion: apps/v1, kind: Deployment, metadata: {name: idle, namespace: shop},
+  spec: {replicas: 0, selector: {matchLabels: {app: idle}}, template: {metadata: {labels: {app: idle, v: "1"}}}}}]`,
 		"endpoints without pods": `
 merge: {EndpointSlice kube-system/kube-dns-1: {endpoints: [{addresses: [10.244.1.2]}, {addresses: [10.244.2.2]}]}}`,
 		"a NodeLocal DNSCache of Kubernetes": `

@@ -135,7 +135,7 @@ func (v *view) policiesOf(p *corev1.Pod, direction networkingv1.PolicyType, yiel
 			if v.isLate() {
 				return
 			}
-			if slices.Contains(n.Spec.PolicyTypes, direction) && n.selector.Matches(podLabels(p)) && !yield(n) {
+			if slices.Contains(n.Spec.PolicyTypes, direction) && n.selector.Matches(k8slabels.Set(p.Labels)) && !yield(n) {
 				return
 			}
 		}

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
@@ -29,7 +28,6 @@ type Snapshot struct {
 	Events      []corev1.Event // of the kubelets, about DNS and sandboxes
 	Deployments []appsv1.Deployment
 	DaemonSets  []appsv1.DaemonSet
-	Budgets     []policyv1.PodDisruptionBudget
 	Networks    []networkingv1.NetworkPolicy
 
 	Policies   []admissionv1.ValidatingAdmissionPolicy
@@ -82,7 +80,6 @@ const (
 	Events      Kind = "events"
 	Deployments Kind = "deployments"
 	DaemonSets  Kind = "daemonsets"
-	Budgets     Kind = "poddisruptionbudgets"
 	Networks    Kind = "networkpolicies"
 	Policies    Kind = "validatingadmissionpolicies"
 	Bindings    Kind = "validatingadmissionpolicybindings"

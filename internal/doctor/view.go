@@ -44,6 +44,7 @@ type view struct {
 	usable []v1alpha1.DoctorProbe // those of the means by which a server replied
 
 	byNamespace map[string][]*corev1.Pod // pods that have not ended
+	pods        map[string]*corev1.Pod   // all, by namespace and name
 	services    map[string]*corev1.Service
 	namespaces  map[string]*corev1.Namespace
 	dnsPodNames map[string]*corev1.Pod // dnsPods
@@ -76,19 +77,13 @@ type endpoint struct {
 	udp, tcp int32 // port; 0: none
 }
 
-// corefileSource is the Corefile of the cluster DNS.
-type corefileSource struct {
-	config   *corev1.ConfigMap
-	text     string
-	blocks   []Block
-	problems []Problem
-}
-
 func newView(s *Snapshot) *view {
-	v := &view{Snapshot: s, dns: FindDNSService(s.Services), byNamespace: map[string][]*corev1.Pod{},
+	v := &view{Snapshot: s, dns: FindDNSService(s.Services), byNamespace: map[string][]*corev1.Pod{}, pods: map[string]*corev1.Pod{},
 		services: map[string]*corev1.Service{}, namespaces: map[string]*corev1.Namespace{}, dnsPodNames: map[string]*corev1.Pod{}}
 	for i := range s.Pods {
-		if p := &s.Pods[i]; !hasEnded(p) {
+		p := &s.Pods[i]
+		v.pods[p.Namespace+"/"+p.Name] = p
+		if !hasEnded(p) {
 			v.byNamespace[p.Namespace] = append(v.byNamespace[p.Namespace], p)
 		}
 	}
@@ -213,7 +208,7 @@ func (v *view) readCorefile() {
 	for _, p := range v.dnsPods {
 		for _, name := range MountedConfigMaps(p) {
 			c := v.configMap(p.Namespace, name)
-			if c == nil || c.Data["Corefile"] == "" {
+			if c == nil || strings.TrimSpace(c.Data["Corefile"]) == "" {
 				continue
 			}
 			v.corefile = &corefileSource{config: c, text: c.Data["Corefile"]}

@@ -361,26 +361,26 @@ dnsconfigurer-webhook.dnsconfigurer.svc.cluster.local. 5 IN A 10.96.5.2
 		server   dnstest.Handler // nil: none
 	}{
 		{"a pod of the cluster DNS does not listen", []string{"probe-no-reply"}, "@10.244.2.2:53 over tcp: no reply", nil},
-		{"UDP packets are dropped", []string{"probe-udp"}, "over udp: no reply", over("tcp")},
-		{"TCP packets are dropped", []string{"probe-tcp"}, "over tcp: no reply", over("udp")},
+		{"UDP packets are dropped", []string{"probe-no-reply"}, "over udp: no reply", over("tcp")},
+		{"TCP packets are dropped", []string{"probe-no-reply"}, "over tcp: no reply", over("udp")},
 		{"a pod of the cluster DNS has not loaded the names",
-			[]string{"probe-servfail", "probe-replicas-disagree"}, "SERVFAIL", dnstest.Reply(func(q *dns.Msg) *dns.Msg {
+			[]string{"probe-wrong-answer"}, "SERVFAIL", dnstest.Reply(func(q *dns.Msg) *dns.Msg {
 				return new(dns.Msg).SetRcode(q, dns.RcodeServerFailure)
 			})},
 		{
 			"a pod of the cluster DNS has stale names",
-			[]string{"probe-replicas-disagree", "probe-wrong-address"},
+			[]string{"probe-wrong-answer"},
 			"NOERROR, 10.96.0.99",
 			dnstest.Reply(stale),
 		},
-		{"a server answers AAAA with NXDOMAIN", []string{"probe-aaaa-nxdomain", "probe-replicas-disagree"},
+		{"a server answers AAAA with NXDOMAIN", []string{"probe-aaaa-nxdomain"},
 			"AAAA @10.244.2.2:53 over udp: NXDOMAIN", dnstest.Reply(func(q *dns.Msg) *dns.Msg {
 				if q.Question[0].Qtype == dns.TypeAAAA {
 					return new(dns.Msg).SetRcode(q, dns.RcodeNameError)
 				}
 				return good(q)
 			})},
-		{"a pod of the cluster DNS is slow", []string{"probe-slow"}, "@10.244.2.2:53", dnstest.Reply(func(q *dns.Msg) *dns.Msg {
+		{"a pod of the cluster DNS is slow", []string{"probe-unreliable"}, "@10.244.2.2:53", dnstest.Reply(func(q *dns.Msg) *dns.Msg {
 			time.Sleep(300 * time.Millisecond)
 			return good(q)
 		})},

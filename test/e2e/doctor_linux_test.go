@@ -19,7 +19,7 @@ import (
 )
 
 // permittedChecks are the checks that need --kubelets or --exec.
-var permittedChecks = []string{"kubelets-disagree", "pod-file-nameservers", "pod-file-search"}
+var permittedChecks = []string{"kubelet-config-drift", "pod-file"}
 
 // testDoctor runs the command doctor against the kubelet: its configuration, and commands in
 // containers with and without cat.
@@ -42,7 +42,7 @@ func (c *cluster) testDoctor(t *testing.T) {
 	c.exec(t, "with-cat", "/bin/busybox", "sh", "-c", "echo nameserver 192.0.2.77 > /etc/resolv.conf")
 	c.awaitDoctor(t, "a pod with another nameserver", pod, func(r v1alpha1.DoctorResult) error {
 		for _, f := range r.Findings {
-			if f.Code == "pod-file-nameservers" && strings.Contains(strings.Join(f.Evidence, "\n"), "192.0.2.77") {
+			if f.Code == "pod-file" && strings.Contains(strings.Join(f.Evidence, "\n"), "192.0.2.77") {
 				return nil
 			}
 		}
@@ -51,7 +51,7 @@ func (c *cluster) testDoctor(t *testing.T) {
 	// The image of the cluster DNS has no cat.
 	c.awaitDoctor(t, "pods without cat", []string{"--exec", "--namespace", "kube-system"}, func(r v1alpha1.DoctorResult) error {
 		for _, n := range r.NotChecked {
-			if slices.Contains(n.Checks, "pod-file-nameservers") && strings.Contains(n.Why, "executable file not found") {
+			if slices.Contains(n.Checks, "pod-file") && strings.Contains(n.Why, "executable file not found") {
 				return nil
 			}
 		}
@@ -67,7 +67,7 @@ func podWithCat(name string) *corev1.Pod {
 	p.Spec.Volumes = []corev1.Volume{{Name: programs.Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	p.Spec.InitContainers = []corev1.Container{{
 		Name: "cat", Image: nodetools.LibrariesImage, ImagePullPolicy: corev1.PullNever,
-		Command:      []string{"/bin/busybox", "ln", "-s", "/bin/busybox", programs.MountPath + "/cat"},
+		Command:      []string{"/bin/busybox", "ln", "-s", programs.MountPath + "/cat"},
 		VolumeMounts: []corev1.VolumeMount{programs},
 	}}
 	p.Spec.Containers[0].VolumeMounts = p.Spec.InitContainers[0].VolumeMounts

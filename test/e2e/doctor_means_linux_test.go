@@ -74,10 +74,10 @@ func (c *cluster) testPortForward(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if why := whyNotChecked(r, "probe-servfail") + whyNotChecked(r, "probe-forward-no-reply"); why != "" {
+		if why := whyNotChecked(r, "probe-wrong-answer") + whyNotChecked(r, "probe-forward-no-reply"); why != "" {
 			return errors.New(why)
 		}
-		if whyNotChecked(r, "probe-udp") == "" {
+		if whyNotChecked(r, "probe-no-reply") == "" {
 			return errors.New("a forwarded port says nothing of UDP")
 		}
 		for _, p := range probes {
@@ -150,11 +150,11 @@ func (c *cluster) testEphemeralContainer(t *testing.T) {
 	dropUDP(t, strings.Fields(c.run(t, "", "get", name, "--namespace=restricted", "--output=jsonpath={.status.podIPs[*].ip}")))
 	c.awaitDoctor(t, "a pod whose UDP packets are dropped", flags, func(r v1alpha1.DoctorResult) error {
 		for _, f := range r.Findings {
-			if f.Code == "probe-udp" && !strings.HasSuffix(f.Message, " from the pod") {
+			if f.Code == "probe-no-reply" && !strings.HasSuffix(f.Message, " from the pod") {
 				return fmt.Errorf("from this machine: %+v", f)
 			}
 		}
-		return finding(r, "probe-udp", "@"+dnsIP+":53 over udp from the pod: no reply")
+		return finding(r, "probe-no-reply", "@"+dnsIP+":53 over udp from the pod: no reply")
 	})
 	flags[len(flags)-1] = "localhost/missing:1"
 	c.awaitDoctor(t, "an image that cannot be pulled", flags, func(r v1alpha1.DoctorResult) error {

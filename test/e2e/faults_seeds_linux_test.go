@@ -16,7 +16,6 @@ import (
 // baseObjects are the keys of dnsfaults.Healthy that a real cluster does not make of others.
 var baseObjects = []string{
 	"Namespace dnsconfigurer", "ConfigMap kube-system/kubelet-config", "ConfigMap kube-system/coredns",
-	"PodDisruptionBudget kube-system/coredns",
 	"Service shop/web", "Pod shop/web-1", "Service shop/db", "Pod shop/db-0", "Service shop/payments", "NetworkPolicy shop/egress",
 	"Service dnsconfigurer/dnsconfigurer-webhook", "EndpointSlice dnsconfigurer/webhook-1",
 	"ValidatingWebhookConfiguration dnsconfigurer",
@@ -87,15 +86,15 @@ func (f *faultTest) testPodFaults(t *testing.T) {
 		old, new string
 	}{
 		{dnsfaults.Fault{
-			Name: "the resolv.conf of a running pod has another nameserver", Finds: []string{"pod-file-nameservers"},
+			Name: "the resolv.conf of a running pod has another nameserver", Finds: []string{"pod-file"},
 			Evidence: "nameservers of container main: " + other,
 		}, dnsIP, other},
 		{dnsfaults.Fault{
-			Name: "the resolv.conf of a running pod lacks a search domain", Finds: []string{"pod-file-search"},
+			Name: "the resolv.conf of a running pod lacks a search domain", Finds: []string{"pod-file"},
 			Evidence: "search of container main: shop.svc.cluster.local cluster.local",
 		}, " svc.cluster.local ", " "},
 		{dnsfaults.Fault{
-			Name: "the resolv.conf of a running pod lacks ndots", Finds: []string{"pod-file-search"},
+			Name: "the resolv.conf of a running pod lacks ndots", Finds: []string{"pod-file"},
 			Evidence: "options of a new pod: ndots:5",
 		}, "ndots:5", "edns0"},
 	} {
@@ -129,11 +128,11 @@ func (f *faultTest) testKubeletFaults(t *testing.T) {
 		value string
 	}{
 		{dnsfaults.Fault{
-			Name: "the kubelet gives pods an address that no Service has", Finds: []string{"dns-service-address", "kubelet-config-drift"},
+			Name: "the kubelet gives pods an address that no Service has", Finds: []string{"dns-service-address"},
 			Evidence: "Node node1, clusterDNS: 10.96.0.99", Object: "Service kube-system/kube-dns",
 		}, "clusterDNS: [10.96.0.99]"},
 		{dnsfaults.Fault{
-			Name: "the kubelet gives pods no cluster DNS", Finds: []string{"kubelet-no-cluster-dns", "kubelet-config-drift"},
+			Name: "the kubelet gives pods no cluster DNS", Finds: []string{"dns-service-address"},
 			Evidence: "clusterDNS: []", Object: "Node " + nodeName,
 		}, "clusterDNS: []"},
 	} {

@@ -117,11 +117,11 @@ func (s *servers) addCorefiles(t *testing.T) {
 		Evidence: ".names.example.com. A @10.96.0.10:53 over udp: SERVFAIL", Object: "DNS server 10.96.0.10:53",
 	}, s.replace(t, "forward . /etc/resolv.conf", "forward . "+nodeIP))
 	s.addCorefile(t, dnsfaults.Fault{
-		Name: "CoreDNS answers AAAA with NXDOMAIN", Finds: []string{"probe-aaaa-nxdomain"},
-		Evidence: "kubernetes.default.svc.cluster.local. AAAA @10.96.0.10:53 over udp: NXDOMAIN", Object: "DNS server 10.96.0.10:53",
+		Name: "CoreDNS answers AAAA with NXDOMAIN", Finds: []string{"corefile-lost-names"},
+		Evidence: "template IN AAAA", Object: corefileKey,
 	}, s.replace(t, "    prometheus", "    template IN AAAA {\n       rcode NXDOMAIN\n    }\n    prometheus"))
 	s.addCorefile(t, dnsfaults.Fault{
-		Name: "one of two pods of CoreDNS has a stale address", Finds: []string{"probe-replicas-disagree", "probe-wrong-address"},
+		Name: "one of two pods of CoreDNS has a stale address", Finds: []string{"probe-wrong-answer"},
 		Evidence: "over udp: NOERROR, 10.96.0.99",
 	}, s.replace(t, "    prometheus",
 		"    hosts {\n       10.96.0.99 kubernetes.default.svc.cluster.local\n       fallthrough\n    }\n    prometheus"))
@@ -145,15 +145,15 @@ func (s *servers) addPods(t *testing.T) {
 		change func(*corev1.PodSpec)
 	}{
 		{dnsfaults.Fault{
-			Name: "the registry of the image of CoreDNS does not reply", Finds: []string{"dns-image-pull", "dns-no-endpoints"},
+			Name: "the registry of the image of CoreDNS does not reply", Finds: []string{"dns-pod-not-started"},
 			Evidence: "ImagePullBackOff",
 		}, func(p *corev1.PodSpec) {
 			p.Containers[0].Image, p.Containers[0].ImagePullPolicy = nodeIP+":5000/coredns:v1", corev1.PullIfNotPresent
 		}},
 		{dnsfaults.Fault{
 			Name:     "CoreDNS runs out of memory",
-			Finds:    []string{"dns-oom-killed", "dns-crash-loop", "dns-memory", "dns-no-endpoints"},
-			Evidence: "OOMKilled, exit code 137",
+			Finds:    []string{"dns-crash-loop", "dns-resources"},
+			Evidence: "last exit: OOMKilled, exit code 137",
 		}, func(p *corev1.PodSpec) {
 			limit := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("30Mi")}
 			p.Containers[0].Resources = corev1.ResourceRequirements{Limits: limit, Requests: limit}
@@ -161,29 +161,29 @@ func (s *servers) addPods(t *testing.T) {
 			p.Containers[0].Command = []string{"/bin/busybox", "sh", "-c", "x=xxxxxxxx; while :; do x=$x$x; done"}
 		}},
 		{dnsfaults.Fault{
-			Name: "no node has the memory that CoreDNS requests", Finds: []string{"dns-unschedulable", "dns-no-endpoints"},
+			Name: "no node has the memory that CoreDNS requests", Finds: []string{"dns-pod-not-started"},
 			Evidence: "Insufficient memory",
 		}, func(p *corev1.PodSpec) {
 			p.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse("1Pi")
 		}},
 		{dnsfaults.Fault{
-			Name: "a mount of CoreDNS has no ConfigMap", Finds: []string{"dns-no-endpoints"},
-			Evidence: "Pending, container coredns waits: ContainerCreating",
+			Name: "a mount of CoreDNS has no ConfigMap", Finds: []string{"corefile-missing"},
+			Evidence: "volume config", Object: "ConfigMap kube-system/none",
 		}, func(p *corev1.PodSpec) { p.Volumes[0].ConfigMap.Name = "none" }},
 		{dnsfaults.Fault{
-			Name: "the command of CoreDNS does not exist", Finds: []string{"dns-crash-loop", "dns-no-endpoints"},
-			Evidence: "last exit: code 128",
+			Name: "the command of CoreDNS does not exist", Finds: []string{"dns-crash-loop"},
+			Evidence: "last exit: StartError, exit code 128",
 		}, func(p *corev1.PodSpec) { p.Containers[0].Command = []string{"/coredns"} }},
 		{dnsfaults.Fault{
-			Name: "CoreDNS runs with dnsPolicy ClusterFirst", Finds: []string{"corefile-loop", "probe-external"},
+			Name: "CoreDNS runs with dnsPolicy ClusterFirst", Finds: []string{"corefile-loop"},
 			Evidence: "spec.dnsPolicy: ClusterFirst",
 		}, func(p *corev1.PodSpec) { p.DNSPolicy = corev1.DNSClusterFirst }},
 		{dnsfaults.Fault{
-			Name: "CoreDNS has no permission to list Services", Finds: []string{"probe-servfail"},
+			Name: "CoreDNS has no permission to list Services", Finds: []string{"probe-wrong-answer"},
 			Evidence: "kubernetes.default.svc.cluster.local. A @10.96.0.10:53 over udp: SERVFAIL",
 		}, func(p *corev1.PodSpec) { p.ServiceAccountName, p.Containers[0].ReadinessProbe = "default", nil }},
 		{dnsfaults.Fault{
-			Name: "the CPU limit of CoreDNS is too small", Finds: []string{"dns-cpu-limit"}, Evidence: "limits.cpu 90m",
+			Name: "the CPU limit of CoreDNS is too small", Finds: []string{"dns-resources"}, Evidence: "limits.cpu 90m",
 		}, func(p *corev1.PodSpec) {
 			p.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("90m")}
 			p.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("1m")
@@ -196,12 +196,11 @@ func (s *servers) addPods(t *testing.T) {
 		pod := s.newPod(t, label, s.corefile)
 		f.change(&pod.Spec)
 		switch code := f.fault.Finds[0]; {
+		case f.fault.Object != "":
 		case strings.HasPrefix(code, "corefile"):
 			f.fault.Object = "ConfigMap " + system + "/" + label
 		case strings.HasPrefix(code, "probe"):
 			f.fault.Object = "DNS server " + dnsIP + ":53"
-		case code == "dns-no-endpoints":
-			f.fault.Object = dnsServiceKey
 		default:
 			f.fault.Object = "Pod " + system + "/" + label
 		}
@@ -355,7 +354,7 @@ func (s *servers) testRefused(t *testing.T) {
 	s.start(t, deployment)
 	s.serve(t, deployment.Name)
 	s.find(t, dnsfaults.Fault{
-		Name: "a quota refuses the pods of CoreDNS", Finds: []string{"dns-pods-refused", "dns-service-selector", "dns-no-endpoints"},
+		Name: "a quota refuses the pods of CoreDNS", Finds: []string{"dns-pod-not-started"},
 		Evidence: "exceeded quota: critical", Object: "Deployment kube-system/coredns-refused",
 	})
 	s.objects.remove(t, objectOf(t, deployment))

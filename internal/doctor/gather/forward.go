@@ -8,9 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -19,21 +16,14 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/transport/websocket"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/lookup"
 )
-
-// maxForwarded is the size of all messages of a connection of which more are not read: a query has one
-// reply of at most 64 KiB, and others are ignored.
-const maxForwarded = 1 << 20
 
 // The protocol of a forwarded port, and its channels. Kubelets of all versions have it, and the API
 // server passes it on; the protocol of kubectl, SPDY in a WebSocket, needs Kubernetes 1.31.
@@ -120,42 +110,27 @@ func (f *forwarder) exchange(ctx context.Context, q doctor.Query, query *dns.Msg
 	if err := f.failure(); err != nil {
 		return nil, err
 	}
-	conn, err := dialForward(ctx, f.api, f.pod)
+	dialing, cancel := context.WithTimeout(ctx, kubeletTime)
+	defer cancel()
+	s, err := dialStream(dialing, f.api, f.pod.Namespace, f.pod.Pod, "portforward", forwardProtocol,
+		url.Values{"ports": {strconv.Itoa(int(f.pod.Server.Port()))}})
 	if err != nil {
 		f.fail(err)
 		return nil, err
 	}
+	conn := &forwardConn{stream: s}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, ReplyTime)
+	ctx, cancel = context.WithTimeout(ctx, ReplyTime)
 	defer cancel()
 	return lookup.ExchangeOver(ctx, conn, query)
 }
 
-// dialForward returns a connection to a port of a pod. No port of this machine is opened.
-func dialForward(ctx context.Context, cfg *rest.Config, pod doctor.Forward) (*forwardConn, error) {
-	ctx, cancel := context.WithTimeout(ctx, kubeletTime)
-	defer cancel()
-	api, err := cluster.NewClient(cfg, corev1.SchemeGroupVersion, &corev1.Pod{})
-	if err != nil {
-		return nil, err
-	}
-	at := api.Get().Namespace(pod.Namespace).Resource("pods").Name(pod.Pod).SubResource("portforward").
-		Param("ports", strconv.Itoa(int(pod.Server.Port()))).URL()
-	s, err := dialStream(ctx, cfg, at, forwardProtocol)
-	if err != nil {
-		return nil, err
-	}
-	return &forwardConn{stream: s}, nil
-}
-
-// forwardConn is a connection to a port of a pod. The first message of each channel is the number of
-// the port. What is received is bounded: a node controls it.
+// forwardConn is a connection to a port of a pod. No port of this machine is opened. The first message of each
+// channel is the number of the port.
 type forwardConn struct {
-	stream
-	started  [channelError + 1]bool // channels whose port was received
-	unread   []byte                 // of the last message
-	messages int
-	size     int // of all messages
+	*stream
+	started [channelError + 1]bool // channels whose port was received
+	unread  []byte                 // of the last message
 }
 
 func (c *forwardConn) Write(p []byte) (int, error) {
@@ -167,45 +142,23 @@ func (c *forwardConn) Write(p []byte) (int, error) {
 
 func (c *forwardConn) Read(p []byte) (int, error) {
 	for len(c.unread) == 0 {
-		if c.messages++; c.messages > maxMessages {
-			return 0, fmt.Errorf("more than %d messages", maxMessages)
-		}
-		message, err := c.next()
-		if err != nil {
+		channel, data, err := c.receive()
+		switch {
+		case err != nil:
 			return 0, err
+		case channel > channelError:
+			return 0, errors.New("a message of an unknown channel")
+		case !c.started[channel]:
+			c.started[channel] = true
+			data = data[min(2, len(data)):] // the port
+		case channel == channelError && len(data) > 0:
+			return 0, forwardError(string(data))
 		}
-		if c.unread, err = c.receive(message); err != nil {
-			return 0, err
-		}
-		if c.size += len(c.unread); c.size > maxForwarded {
-			return 0, fmt.Errorf("more than %d bytes", maxForwarded)
-		}
+		c.unread = data
 	}
 	n := copy(p, c.unread)
 	c.unread = c.unread[n:]
 	return n, nil
-}
-
-// receive returns the data of a message. The message of the other channel is an error.
-func (c *forwardConn) receive(message io.Reader) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(message, maxFile+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(text) > maxFile:
-		return nil, fmt.Errorf("a message of more than %d bytes", maxFile)
-	case len(text) == 0 || text[0] > channelError:
-		return nil, errors.New("a message of an unknown channel")
-	}
-	channel, data := text[0], text[1:]
-	if !c.started[channel] {
-		c.started[channel] = true
-		return data[min(2, len(data)):], nil // the port
-	}
-	if channel == channelError && len(data) > 0 {
-		return nil, forwardError(string(data))
-	}
-	return data, nil
 }
 
 // forwardError returns the error of a container runtime. That of containerd has 400 bytes of names
@@ -216,39 +169,4 @@ func forwardError(text string) error {
 		return errors.New("in the pod: " + refused)
 	}
 	return errors.New(excerpt.Text(text, excerpt.MaxValue))
-}
-
-// binaryMessage is the type of messages with any bytes (RFC 6455 section 11.8).
-const binaryMessage = 2
-
-// stream is a WebSocket connection to a container or a pod, through the API server. The first byte of
-// a message is the number of a channel.
-type stream struct {
-	net.Conn // for its deadlines; Close closes the stream
-	next     func() (io.Reader, error)
-	send     func(message []byte) error
-}
-
-// dialStream opens a stream. The time of ctx is for opening alone.
-func dialStream(ctx context.Context, cfg *rest.Config, at *url.URL, protocol string) (stream, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
-	if err != nil {
-		return stream{}, err
-	}
-	transport, holder, err := websocket.RoundTripperFor(cfg)
-	if err != nil {
-		return stream{}, err
-	}
-	conn, err := websocket.Negotiate(transport, holder, request, protocol)
-	if err != nil {
-		return stream{}, err
-	}
-	return stream{
-		Conn: conn.NetConn(),
-		next: func() (io.Reader, error) {
-			_, message, err := conn.NextReader()
-			return message, err
-		},
-		send: func(message []byte) error { return conn.WriteMessage(binaryMessage, message) },
-	}, nil
 }

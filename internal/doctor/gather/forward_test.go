@@ -96,7 +96,7 @@ func forwardTo(t *testing.T, ws *websocket.Conn, servers map[string]string) {
 	case "empty":
 		forever(0, nil)
 	case "large":
-		forever(0, make([]byte, maxFile-1))
+		forever(0, make([]byte, 1024))
 	}
 	if servers[pod] == "" {
 		return
@@ -217,7 +217,7 @@ func TestForwardProbes_Hostile(t *testing.T) {
 	c := forwardServer(t)
 	for pod, want := range map[string]string{
 		"refused": "in the pod: connection refused", "long": " bytes left out)", "closed": "EOF",
-		"channel": "a message of an unknown channel", "empty": "more than 1000 messages", "large": "more than 1048576 bytes",
+		"channel": "a message of an unknown channel", "empty": "more than 1000 messages", "large": "more than 131072 bytes",
 	} {
 		t.Run(pod, func(t *testing.T) {
 			t.Parallel()
@@ -256,12 +256,11 @@ func TestForwarder_Failed(t *testing.T) {
 	}
 }
 
-// TestForwardConn_Bounded: what is read of a message ends at the limit.
-func TestForwardConn_Bounded(t *testing.T) {
-	for size, want := range map[int]string{maxFile: "<nil>", maxFile + 1: "a message of more than 65536 bytes"} {
-		var c forwardConn
-		_, err := c.receive(io.LimitReader(zeros{}, int64(size)))
-		if fmt.Sprint(err) != want {
+// TestStream_Bounded: what is read of the messages ends at the limit.
+func TestStream_Bounded(t *testing.T) {
+	for size, want := range map[int]string{maxReceived: "<nil>", maxReceived + 1: "more than 131072 bytes"} {
+		s := stream{next: func() (io.Reader, error) { return io.LimitReader(zeros{}, int64(size)), nil }}
+		if _, _, err := s.receive(); fmt.Sprint(err) != want {
 			t.Errorf("%d bytes: %v, want %s", size, err, want)
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
@@ -94,35 +93,11 @@ func newReader(c Config) *reader {
 func Snapshot(ctx context.Context, c Config) (*doctor.Snapshot, error) {
 	r := newReader(c)
 	s := r.snapshot
-	core, apps, admission := corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, admissionv1.SchemeGroupVersion
-	r.list(ctx, request{kind: doctor.Services, version: core, list: &corev1.ServiceList{}}, collect(&s.Services))
-	if r.failed != nil && !r.answered.Load() {
-		return nil, r.failed
+	for i, q := range requests(s) {
+		if r.list(ctx, q); i == 0 && r.failed != nil && !r.answered.Load() {
+			return nil, r.failed
+		}
 	}
-	r.list(ctx, request{kind: doctor.Pods, version: core, list: &corev1.PodList{}}, collect(&s.Pods))
-	r.list(ctx, request{kind: doctor.Nodes, version: core, list: &corev1.NodeList{}}, collect(&s.Nodes))
-	r.list(ctx, request{kind: doctor.Namespaces, version: core, list: &corev1.NamespaceList{}}, collect(&s.Namespaces))
-	for _, reason := range doctor.EventReasons() {
-		selector := fields.OneTermEqualSelector("reason", reason)
-		r.list(ctx, request{kind: doctor.Events, version: core, list: &corev1.EventList{}, namespace: c.Scope.Namespace, fields: selector},
-			collect(&s.Events))
-	}
-	r.list(ctx, request{kind: doctor.Slices, version: discoveryv1.SchemeGroupVersion, list: &discoveryv1.EndpointSliceList{}},
-		collect(&s.Slices))
-	r.list(ctx, request{kind: doctor.Deployments, version: apps, list: &appsv1.DeploymentList{}}, collect(&s.Deployments))
-	r.list(ctx, request{kind: doctor.DaemonSets, version: apps, list: &appsv1.DaemonSetList{}}, collect(&s.DaemonSets))
-	r.list(ctx, request{kind: doctor.Budgets, version: policyv1.SchemeGroupVersion, list: &policyv1.PodDisruptionBudgetList{}},
-		collect(&s.Budgets))
-	r.list(ctx, request{kind: doctor.Networks, version: networkingv1.SchemeGroupVersion, list: &networkingv1.NetworkPolicyList{}},
-		collect(&s.Networks))
-	r.list(ctx, request{kind: doctor.Policies, version: admission, list: &admissionv1.ValidatingAdmissionPolicyList{}},
-		collect(&s.Policies))
-	r.list(ctx, request{kind: doctor.Bindings, version: admission, list: &admissionv1.ValidatingAdmissionPolicyBindingList{}},
-		collect(&s.Bindings))
-	r.list(ctx, request{kind: doctor.Validating, version: admission, list: &admissionv1.ValidatingWebhookConfigurationList{}},
-		collect(&s.Validating))
-	r.list(ctx, request{kind: doctor.Mutating, version: admission, list: &admissionv1.MutatingWebhookConfigurationList{}},
-		collect(&s.Mutating))
 	r.configMaps(ctx)
 	return s, nil
 }
@@ -132,8 +107,34 @@ type request struct {
 	kind      doctor.Kind
 	version   schema.GroupVersion
 	list      runtime.Object // of the type of the list
-	namespace string         // "": all
+	add       func(runtime.Object)
+	namespace string // "": all
 	fields    fields.Selector
+}
+
+// requests returns what is listed, the Services first.
+func requests(s *doctor.Snapshot) []request {
+	core, apps, admission := corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, admissionv1.SchemeGroupVersion
+	discovery, networking := discoveryv1.SchemeGroupVersion, networkingv1.SchemeGroupVersion
+	list := []request{
+		{kind: doctor.Services, version: core, list: &corev1.ServiceList{}, add: collect(&s.Services)},
+		{kind: doctor.Pods, version: core, list: &corev1.PodList{}, add: collect(&s.Pods)},
+		{kind: doctor.Nodes, version: core, list: &corev1.NodeList{}, add: collect(&s.Nodes)},
+		{kind: doctor.Namespaces, version: core, list: &corev1.NamespaceList{}, add: collect(&s.Namespaces)},
+		{kind: doctor.Slices, version: discovery, list: &discoveryv1.EndpointSliceList{}, add: collect(&s.Slices)},
+		{kind: doctor.Deployments, version: apps, list: &appsv1.DeploymentList{}, add: collect(&s.Deployments)},
+		{kind: doctor.DaemonSets, version: apps, list: &appsv1.DaemonSetList{}, add: collect(&s.DaemonSets)},
+		{kind: doctor.Networks, version: networking, list: &networkingv1.NetworkPolicyList{}, add: collect(&s.Networks)},
+		{kind: doctor.Policies, version: admission, list: &admissionv1.ValidatingAdmissionPolicyList{}, add: collect(&s.Policies)},
+		{kind: doctor.Bindings, version: admission, list: &admissionv1.ValidatingAdmissionPolicyBindingList{}, add: collect(&s.Bindings)},
+		{kind: doctor.Validating, version: admission, list: &admissionv1.ValidatingWebhookConfigurationList{}, add: collect(&s.Validating)},
+		{kind: doctor.Mutating, version: admission, list: &admissionv1.MutatingWebhookConfigurationList{}, add: collect(&s.Mutating)},
+	}
+	for _, reason := range doctor.EventReasons() {
+		list = append(list, request{kind: doctor.Events, version: core, list: &corev1.EventList{}, add: collect(&s.Events),
+			namespace: s.Scope.Namespace, fields: fields.OneTermEqualSelector("reason", reason)})
+	}
+	return list
 }
 
 // collect appends the items of a list to into.
@@ -147,7 +148,7 @@ func collect[T any](into *[]T) func(runtime.Object) {
 
 // list reads the objects of a request page by page, up to the limits. After a page that is too
 // large, pages have fewer objects.
-func (r *reader) list(ctx context.Context, q request, add func(runtime.Object)) {
+func (r *reader) list(ctx context.Context, q request) {
 	api, err := cluster.NewClient(r.config.API, q.version, q.list)
 	if err != nil {
 		r.unread(q.kind, err.Error())
@@ -164,7 +165,7 @@ func (r *reader) list(ctx context.Context, q request, add func(runtime.Object)) 
 			r.fail(q.kind, err)
 			return
 		}
-		if !p.addAll(page, r.config.limits.kind, add) {
+		if !p.addAll(page, r.config.limits.kind) {
 			r.unread(q.kind, fmt.Sprintf("the %s have more than %d bytes: %d of them were read", q.kind, r.config.limits.kind, p.read))
 			return
 		}
@@ -211,13 +212,13 @@ func (p *pages) next(ctx context.Context, most int) (runtime.Object, error) {
 }
 
 // addAll adds the objects of a page; ok is false if they exceed the size of all of a kind.
-func (p *pages) addAll(page runtime.Object, most int, add func(runtime.Object)) (ok bool) {
+func (p *pages) addAll(page runtime.Object, most int) (ok bool) {
 	err := meta.EachListItem(page, func(item runtime.Object) error {
 		trim(item)
 		if p.size += encodedSize(item); p.size > most {
 			return errors.New("the objects are too large")
 		}
-		add(item)
+		p.add(item)
 		p.read++
 		return nil
 	})
@@ -226,10 +227,11 @@ func (p *pages) addAll(page runtime.Object, most int, add func(runtime.Object)) 
 
 // encodedSize returns the size of an object of the API, which all have this method.
 func encodedSize(item runtime.Object) int {
-	if o, ok := item.(interface{ Size() int }); ok {
-		return o.Size()
+	o, ok := item.(interface{ Size() int })
+	if !ok {
+		return 0
 	}
-	return 0
+	return o.Size()
 }
 
 func (r *reader) unread(kind doctor.Kind, why string) {

@@ -131,7 +131,7 @@ func TestAll_Closed(t *testing.T) {
 // TestSnapshot_HalfForbidden: without permission for half of the kinds, the checks of the other
 // kinds run.
 func TestSnapshot_HalfForbidden(t *testing.T) {
-	forbidden := []doctor.Kind{doctor.Nodes, doctor.Events, doctor.Deployments, doctor.Budgets, doctor.Policies,
+	forbidden := []doctor.Kind{doctor.Nodes, doctor.Events, doctor.Deployments, doctor.Policies,
 		doctor.Validating}
 	a := &api{pods: 1, status: map[string]int{string(doctor.ConfigMaps): http.StatusForbidden}}
 	for _, kind := range forbidden {

@@ -9,14 +9,12 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/miekg/dns"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
@@ -158,7 +156,7 @@ func All(ctx context.Context, c Config) (*doctor.Snapshot, error) {
 	if c.Exec {
 		PodFiles(ctx, c, s)
 	}
-	probes(ctx, c, s)
+	sendProbes(ctx, c, s)
 	return s, nil
 }
 
@@ -176,44 +174,4 @@ func checkScope(s *doctor.Snapshot) error {
 		return fmt.Errorf("--pod %s/%s: pod not found", s.Scope.Namespace, s.Scope.PodName)
 	}
 	return nil
-}
-
-const noServers = "no address of a DNS server is known: set --dns-server"
-
-// probes queries the servers of c, or those of the cluster if it has none, by each means that c allows
-// at the same time. If the time is over before the end, a missing reply is not a finding.
-func probes(ctx context.Context, c Config, s *doctor.Snapshot) {
-	servers := c.Servers
-	if len(servers) == 0 {
-		servers = doctor.Servers(s)
-	}
-	start := time.Now()
-	plan := doctor.Plan(s, servers, c.ExternalName, start)
-	var group sync.WaitGroup
-	var network, forwarded, inPod []v1alpha1.DoctorProbe
-	var whyForward, whyPod string
-	var late error // while the network was queried
-	group.Go(func() {
-		network = RunThrough(ctx, plan, start, Network)
-		late = ctx.Err()
-	})
-	if c.PortForward {
-		group.Go(func() { forwarded, whyForward = forwardProbes(ctx, c, s, start) })
-	}
-	if c.Image != "" {
-		group.Go(func() { inPod, whyPod = containerProbes(ctx, c, s, servers) })
-	}
-	group.Wait()
-	s.Probes = slices.Concat(network, forwarded, inPod)
-	switch {
-	case len(plan) == 0:
-		s.Unread[doctor.Probes] = noServers
-	case late != nil:
-		s.Unread[doctor.Probes] = "not all DNS servers were queried in " + (c.Timeout / 4 * 3).String() + ": set --timeout"
-	}
-	for kind, why := range map[doctor.Kind]string{doctor.PortForward: whyForward, doctor.Ephemeral: whyPod} {
-		if why != "" {
-			s.Unread[kind] = why
-		}
-	}
 }

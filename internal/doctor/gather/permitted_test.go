@@ -181,7 +181,8 @@ func TestPodFiles(t *testing.T) {
 func TestPodFiles_Hostile(t *testing.T) {
 	c := permittedServer(t)
 	for container, want := range map[string]string{
-		"large": "more than 65536 bytes", "status": "more than 65536 bytes", "empty": "more than 1000 messages",
+		"large": "no exit code: more than 131072 bytes", "empty": "no exit code: more than 1000 messages",
+		"status": "the status of the command: unexpected end of JSON input",
 		"stream": "a message of the unknown stream 9", "none": "no exit code: ", "refused": "no runtime",
 		"long": `exit code 126: ` + "\x1b[2J\x1b[2J",
 	} {
@@ -189,7 +190,7 @@ func TestPodFiles_Hostile(t *testing.T) {
 		PodFiles(t.Context(), c, s)
 		why := s.Unread[doctor.PodFiles]
 		want = "1 of 1 not read: pod shop/p: cat /etc/resolv.conf: " + want
-		if len(s.PodFiles) > 0 || !strings.HasPrefix(why, want) || len(why) > 2*maxFile {
+		if len(s.PodFiles) > 0 || !strings.HasPrefix(why, want) || len(why) > 2*maxReceived {
 			t.Errorf("%s: %d bytes: %.200q", container, len(why), why)
 		}
 	}

@@ -29,6 +29,61 @@ const (
 	Attempts = 2
 )
 
+const noServers = "no address of a DNS server is known: set --dns-server"
+
+// transport queries the DNS servers by one means. why is empty if each server was queried.
+type transport func(context.Context) (probes []v1alpha1.DoctorProbe, why string)
+
+// sendProbes queries the servers of c, or those of the cluster if it has none, by each means that c allows
+// at the same time.
+func sendProbes(ctx context.Context, c Config, s *doctor.Snapshot) {
+	servers, start := c.Servers, time.Now()
+	if len(servers) == 0 {
+		servers = doctor.Servers(s)
+	}
+	kinds := []doctor.Kind{doctor.Probes}
+	transports := []transport{func(ctx context.Context) ([]v1alpha1.DoctorProbe, string) {
+		return networkProbes(ctx, doctor.Plan(s, servers, c.ExternalName, start), start)
+	}}
+	if c.PortForward {
+		kinds = append(kinds, doctor.PortForward)
+		transports = append(transports, func(ctx context.Context) ([]v1alpha1.DoctorProbe, string) {
+			return forwardProbes(ctx, c, s, start)
+		})
+	}
+	if c.Image != "" {
+		kinds = append(kinds, doctor.Ephemeral)
+		transports = append(transports, func(ctx context.Context) ([]v1alpha1.DoctorProbe, string) {
+			return containerProbes(ctx, c, s, servers)
+		})
+	}
+	probes, whys := make([][]v1alpha1.DoctorProbe, len(transports)), make([]string, len(transports))
+	var group sync.WaitGroup
+	for i, t := range transports {
+		group.Go(func() { probes[i], whys[i] = t(ctx) })
+	}
+	group.Wait()
+	s.Probes = slices.Concat(probes...)
+	for i, why := range whys {
+		if why != "" {
+			s.Unread[kinds[i]] = why
+		}
+	}
+}
+
+// networkProbes sends the queries of a plan from this machine. If the time is over before the end, a missing reply
+// is not a finding.
+func networkProbes(ctx context.Context, plan []doctor.Query, start time.Time) (probes []v1alpha1.DoctorProbe, why string) {
+	if len(plan) == 0 {
+		return nil, noServers
+	}
+	probes = RunThrough(ctx, plan, start, Network)
+	if ctx.Err() != nil {
+		why = "not all DNS servers were queried in time: set --timeout"
+	}
+	return probes, why
+}
+
 // Exchange sends a query by its means and returns the reply. It may be called by several goroutines.
 type Exchange func(context.Context, doctor.Query, *dns.Msg) (*dns.Msg, error)
 
@@ -57,9 +112,17 @@ func RunThrough(ctx context.Context, plan []doctor.Query, start time.Time, excha
 	return slices.Concat(results...)
 }
 
-// ask sends a query, and again if there is no reply.
+// ask sends a query, and again if there is no reply and the query has no delay.
 func ask(ctx context.Context, q doctor.Query, start time.Time, exchange Exchange) (list []v1alpha1.DoctorProbe) {
-	for range Attempts {
+	attempts := Attempts
+	if q.Delay > 0 {
+		attempts = 1
+		select {
+		case <-ctx.Done():
+		case <-time.After(q.Delay):
+		}
+	}
+	for range attempts {
 		p := send(ctx, q, start, exchange)
 		list = append(list, p)
 		if p.RCode != "" || probesEnded(ctx) {
