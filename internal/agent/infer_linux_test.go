@@ -125,7 +125,7 @@ func TestServer_InferReplaced(t *testing.T) {
 	}
 	s := Server{Version: "test", Log: slog.New(slog.DiscardHandler)}
 	registry := prometheus.NewRegistry()
-	s.agent, s.pods = sandboxdns.New(sandboxdns.NewMetrics(registry), s.Log), decision.NewMetrics(registry, "dnsconfigurer_agent_")
+	s.agent, s.pods = sandboxdns.NewApplier(sandboxdns.NewMetrics(registry), s.Log), decision.NewMetrics(registry, "dnsconfigurer_agent_")
 	s.facts.Store(&v1alpha1.NodeFacts{Source: sourcePods, ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local",
 		ResolvConf: dir + "/resolv.conf"})
 	if _, err := s.apply(c); err != nil {

@@ -51,7 +51,7 @@ type Server struct {
 func (s *Server) Run(ctx context.Context, c config.Agent) error {
 	registry := daemon.NewRegistry(s.Version)
 	s.Writer.Register(registry)
-	s.agent, s.pods = sandboxdns.New(sandboxdns.NewMetrics(registry), s.Log), decision.NewMetrics(registry, "dnsconfigurer_agent_")
+	s.agent, s.pods = sandboxdns.NewApplier(sandboxdns.NewMetrics(registry), s.Log), decision.NewMetrics(registry, "dnsconfigurer_agent_")
 	s.agent.RegisterDrift(registry)
 	s.taints = startuptaint.NewMetrics(registry)
 	s.relays.register(registry)

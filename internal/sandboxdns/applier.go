@@ -109,38 +109,42 @@ type sandbox struct {
 
 	mu sync.Mutex
 	memory
-	current  map[string]string // the annotations of now; nil: those of Sandbox
-	path     string            // "": no container yet
-	lookedUp bool
-	pod      policy.Pod
-	err      error // of the last lookup
-	finished bool  // the outcome is final
+	current map[string]string // the annotations of now; nil: those of Sandbox
+	path    string            // "": no container yet
+	pod     policy.Pod
+	err     error // of the last lookup, or errPending
 
-	// verified reports whether the file had the kubelet's text for the pod, or that of an
-	// agent or shim: only then can it be replaced later.
-	verified  bool
 	known     resolvconf.Config // of the file when it was verified or written
 	want      resolvconf.Config // the last decision
 	refreshed time.Time         // the last rewrite; zero: none
-	delayed   bool              // a change of the annotations waits for podInterval
 }
 
 // memory is what the file of a sandbox does not show. It outlasts a lost connection of the relay, and not
 // the process: another one finds out with [podfile.File.IsAsCreated].
 type memory struct {
+	state      State
+	before     State             // in state Restored: that of before
 	original   [sha256.Size]byte // of the file before the first container; zero: not known
-	recognized [sha256.Size]byte // of a text that was the kubelet's for the pod, or a decision; zero: none
-	due        bool              // the decision is still to be written over the recognized text
-	edited     bool              // the runtime's text is a decision, not the kubelet's: a shim has edited the request
-	restored   bool              // has the kubelet's text by command, and keeps it
-	request    *podfile.Request  // of a shim; nil: there is none
+	recognized recognition
+	request    *podfile.Request // of a shim; nil: there is none
 	reported   cri.Outcome
 	observed   bool // Settings.Observed was called, or must not be
 }
 
-// recognize records that the file has the text with this digest from the kubelet, or as a decision of a
-// shim. s.mu must be held.
-func (s *sandbox) recognize(sum [sha256.Size]byte, due bool) { s.recognized, s.due = sum, due }
+// recognition is the last text of the runtime that was known to be right for the pod. The zero value is none.
+type recognition struct {
+	sum [sha256.Size]byte
+	as  recognized
+}
+
+// recognized is what a text of the runtime is.
+type recognized uint8
+
+const (
+	asKubelet recognized = iota // the kubelet's text
+	asDue                       // the same, and the decision is still to be written
+	asEdited                    // a decision: a shim has edited the request
+)
 
 // atomicValue is a T for several goroutines. It is the zero value at first.
 type atomicValue[T any] struct{ v atomic.Pointer[T] }
@@ -154,8 +158,8 @@ func (a *atomicValue[T]) Load() (value T) {
 
 func (a *atomicValue[T]) Store(v T) { a.v.Store(&v) }
 
-// New returns an Applier without sandboxes.
-func New(metrics *Metrics, log *slog.Logger) *Applier {
+// NewApplier returns an Applier without sandboxes.
+func NewApplier(metrics *Metrics, log *slog.Logger) *Applier {
 	return &Applier{Metrics: metrics, Log: log, queue: newQueue()}
 }
 
@@ -192,7 +196,7 @@ func (a *Applier) Handle(ctx context.Context, e podfile.Event) {
 		if a.isGone(e.Sandbox.ID, e.Path) { // since the relay has listed the sandboxes of the runtime
 			a.remove(e.Sandbox.ID)
 		} else if s := a.add(ctx, e.Sandbox, a.settings.Load().Synced); s != nil {
-			s.setRequest(e.Request)
+			a.setRequest(s, e.Request)
 			a.runTask(s, func() { a.writeLate(s, e.Path) })
 		}
 	case podfile.Removed:
@@ -234,7 +238,10 @@ func (s *sandbox) unsettled() (m memory, ok bool) {
 		return m, false
 	}
 	defer s.mu.Unlock()
-	return s.memory, !s.finished || !s.verified || s.restored
+	if m = s.memory; m.state != Restored {
+		m.state = New
+	}
+	return m, !s.state.follows()
 }
 
 // removeUnannounced removes the sandboxes that were not announced since the last Reset, and the
@@ -295,7 +302,7 @@ func (a *Applier) add(ctx context.Context, e podfile.Sandbox, synced <-chan stru
 		a.sandboxes = map[string]*sandbox{}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s := &sandbox{Sandbox: e, cancel: cancel, memory: a.recalled[e.ID]}
+	s := &sandbox{Sandbox: e, cancel: cancel, memory: a.recalled[e.ID], err: errPending}
 	delete(a.recalled, e.ID)
 	a.sandboxes[e.ID] = s
 	a.Metrics.setSandboxes(len(a.sandboxes))
@@ -335,7 +342,7 @@ func (a *Applier) lookUp(ctx context.Context, s *sandbox) {
 		}
 		s.large.Store(cri.TakesTurns(pod))
 		s.mu.Lock()
-		s.pod, s.err, s.lookedUp = pod, err, true
+		s.pod, s.err = pod, err
 		if ips := s.describe().IPs; len(ips) > 0 {
 			s.pod.IPs = ips // newer than the status of the pod
 		}

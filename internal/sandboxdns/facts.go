@@ -108,15 +108,7 @@ func (a *Applier) delay(s *sandbox) bool {
 	if s.refreshed.IsZero() || wait <= 0 {
 		return false
 	}
-	if !s.delayed {
-		s.delayed = true
-		time.AfterFunc(wait, func() {
-			s.mu.Lock()
-			s.delayed = false
-			s.mu.Unlock()
-			a.queue.push(s.ID, causePod)
-		})
-	}
+	a.queue.pushLater(s.ID, causePod, wait)
 	return true
 }
 

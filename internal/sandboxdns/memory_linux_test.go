@@ -110,7 +110,7 @@ func TestMemory_ResetPending(t *testing.T) {
 	a.follow()
 	a.HostChanged()
 	a.announce()
-	id, c, ok := a.queue.pop()
+	id, c, _, ok := a.queue.pop()
 	if !ok || id != a.applierTest.sandbox.ID {
 		t.Fatalf("the file waits for nothing: %q", id)
 	}

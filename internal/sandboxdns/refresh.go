@@ -6,7 +6,6 @@ package sandboxdns
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,20 +44,31 @@ const RefreshAnnotation = "dnsconfigurer.dev/refresh"
 func (a *Applier) Run(ctx context.Context) error {
 	verified := time.Now()
 	for ctx.Err() == nil {
-		if id, c, ok := a.queue.pop(); ok {
+		id, c, wait, ok := a.queue.pop()
+		if ok {
 			a.refreshQueued(ctx, id, c)
 			continue
 		}
-		var verify <-chan time.Time
+		var verify, due <-chan time.Time
 		if interval := a.settings.Load().Verify; interval > 0 {
 			verify = time.After(time.Until(verified.Add(interval)))
 		}
+		if wait > 0 {
+			due = time.After(wait)
+		}
 		select {
 		case <-a.queue.wake:
+		case <-due:
 		case <-verify:
 			verified = time.Now()
 			a.refreshAll(causeVerify)
 		case <-ctx.Done():
+		}
+	}
+	time.Sleep(touchDelay)
+	for id, c, _, ok := a.queue.pop(); ok; id, c, _, ok = a.queue.pop() {
+		if c == causeTouch {
+			a.refreshQueued(ctx, id, c)
 		}
 	}
 	return nil
@@ -96,7 +106,11 @@ func (a *Applier) refreshQueued(ctx context.Context, id string, c cause) {
 		return // it was removed
 	}
 	defer a.recoverPanic(s.Sandbox)
-	if c == causePod && a.delay(s) {
+	switch {
+	case c == causeTouch:
+		a.touch(s)
+		return
+	case c == causePod && a.delay(s):
 		return
 	}
 	next := time.After(a.pause())
@@ -115,60 +129,31 @@ func (a *Applier) pause() time.Duration {
 	return mean/2 + rand.N(mean)
 }
 
-// refresh compares the file of s with a new decision, and rewrites it if that is permitted. The
-// result is "" if the Applier does not decide the pod's DNS; detail is the reason.
+// refresh processes a cause of a refresh. The result is "" if the Applier does not decide the pod's DNS;
+// detail is the reason.
 func (a *Applier) refresh(s *sandbox, c cause) (result events.RefreshResult, detail string) {
 	settings, done := a.takeTurn(s)
 	defer done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if a.isGone(s.ID, s.path) {
+	switch {
+	case a.isGone(s.ID, s.path):
 		a.remove(s.ID)
 		return "", "the sandbox was removed"
-	}
-	if problem := settings.Hook.Problem; problem != nil {
-		return "", problem.Error()
-	}
-	if s.err == nil {
-		s.updateAnnotations(settings)
-	}
-	if c == causeCommand && !s.verified {
-		s.restored = false
-	}
-	if c >= causeHost && s.undecided() {
-		s.finished = false
-		a.finish(s, a.write(settings, s, false))
-	}
-	if reason := s.ignored(c); reason != "" {
-		return "", reason
-	}
-	if result, detail = a.compare(settings, s, c); result != "" {
-		a.Metrics.countRefresh(result)
-	}
-	return result, detail
-}
-
-// undecided reports whether another host file, other settings or annotations may lead to the first
-// write of the file.
-func (s *sandbox) undecided() bool {
-	return s.path != "" && s.lookedUp && s.err == nil && (!s.verified || s.reported == cri.Observed)
-}
-
-// ignored returns why the file of s is not refreshed, or "".
-func (s *sandbox) ignored(c cause) string {
-	switch {
+	case settings.Hook.Problem != nil:
+		return "", settings.Hook.Problem.Error()
 	case s.path == "":
-		return "the pod has no container yet"
-	case s.annotation(cri.SkipAnnotation) == "true":
-		return "the pod has the annotation " + cri.SkipAnnotation
-	case s.err != nil || !s.lookedUp:
-		return "the pod was not found"
-	case !s.verified:
-		return "the file is left unchanged: " + string(s.reported)
-	case s.restored && c != causeCommand:
-		return "the file was restored"
+		return "", "the pod has no container yet"
+	case s.err != nil:
+		return "", "the pod was not found"
 	}
-	return ""
+	s.updateAnnotations(settings)
+	st := &step{settings: settings, sandbox: s, cause: c}
+	a.process(c.event(), st)
+	if st.result != "" {
+		a.Metrics.countRefresh(st.result)
+	}
+	return st.result, st.detail
 }
 
 // Why a decision is not written.
@@ -177,44 +162,53 @@ const (
 	unreachable = "the host has nameservers on its loopback only, which the pod cannot reach"
 )
 
-// compare is refresh for a pod whose DNS the Applier decides.
-func (a *Applier) compare(settings *Settings, s *sandbox, c cause) (events.RefreshResult, string) {
+// compare compares the file with a new decision, and rewrites it if that is permitted.
+func (a *Applier) compare(st *step) State {
+	settings, s := st.settings, st.sandbox
+	if s.annotation(cri.SkipAnnotation) == "true" {
+		st.detail = "the pod has the annotation " + cri.SkipAnnotation
+		return s.state
+	}
 	host := settings.Hook.HostFiles()
 	d := settings.Hook.Engine.Decide(s.pod, host.Pods)
 	r := events.Refresh{Sandbox: s.describe(), DNS: d.Config()}
 	if d.Error != "" || len(d.Nameservers)+len(d.Searches)+len(d.Options) == 0 {
-		r.Result, r.Detail = events.Refused, d.Error
-		return r.Result, r.Detail // the file stays, and follows when there is a decision again
+		st.result, st.detail = events.Refused, d.Error
+		return s.state // the file stays, and follows when there is a decision again
 	}
 	s.want = normalize(r.DNS)
 	f := openContent(settings, s)
 	defer f.close()
 	if errors.Is(f.err, fs.ErrNotExist) && a.isGone(s.ID, s.path) { // meanwhile
 		a.remove(s.ID)
-		return "", "the sandbox was removed"
+		st.detail = "the sandbox was removed"
+		return s.state
 	}
-	previous, drift := s.drift.Load(), f.drift(s)
-	s.drift.Store(drift)
+	previous, next := s.drift.Load(), s.state
+	r.Drift = f.drift(s)
+	s.drift.Store(r.Drift)
 	switch {
-	case drift == "" && f.origin != podfile.Restored:
-		s.known = s.want
-		return events.UpToDate, ""
+	case r.Drift == "" && f.origin != podfile.Restored:
+		s.known, st.result = s.want, events.UpToDate
+		return next
 	case f.err != nil && !errors.Is(f.err, fs.ErrNotExist):
 		r.Result, r.Detail = events.Failed, f.err.Error()
 	default:
-		r.Result, r.Detail = a.classify(settings, s, &d, f, c)
+		r.Result, r.Detail = a.classify(settings, s, &d, f, st.cause)
 	}
-	r.Drift = drift
 	if r.Result == events.Refreshed {
 		if err := a.rewrite(settings, s, f, r.DNS, host); err != nil {
 			r.Result, r.Detail = events.Failed, err.Error()
+		} else {
+			next = Ours
 		}
 	}
 	r.Detail = excerpt.Text(r.Detail, excerpt.MaxMessage)
-	if r.Result == events.Refreshed || r.Drift != previous || c != causeVerify && r.Result == events.DryRun {
+	if r.Result == events.Refreshed || r.Drift != previous || st.cause != causeVerify && r.Result == events.DryRun {
 		settings.Report(r)
 	}
-	return r.Result, r.Detail
+	st.result, st.detail = r.Result, r.Detail
+	return next
 }
 
 // classify returns Refreshed if the file f of s may be rewritten, or why not, and the reason for the pod's
@@ -285,11 +279,32 @@ func (a *Applier) rewrite(settings *Settings, s *sandbox, f *content, dns resolv
 	if err := f.file.Replace(f.text, dns.String(), original); err != nil {
 		return err
 	}
-	s.recognize([sha256.Size]byte{}, false)
+	s.recognized = recognition{}
 	s.drift.Store("")
-	s.known, s.refreshed, s.restored = s.want, time.Now(), false
-	time.Sleep(touchDelay)
-	return f.file.Touch()
+	s.known, s.refreshed = s.want, time.Now()
+	a.touchLater(s)
+	return nil
+}
+
+// touchDelay is the time from a late write to Touch, in which the kernel has copied the text.
+const touchDelay = 5 * time.Millisecond
+
+// touchLater queues s for touch.
+func (a *Applier) touchLater(s *sandbox) { a.queue.pushLater(s.ID, causeTouch, touchDelay) }
+
+// touch sets the time of a file that was rewritten, see [podfile.File.Touch].
+func (a *Applier) touch(s *sandbox) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, err := podfile.Open(a.settings.Load().Directories, s.ID, s.path)
+	if err == nil {
+		err = f.Touch()
+		f.Close()
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		a.Log.Warn("cannot set the time of a resolv.conf: programs may keep the previous text",
+			"namespace", excerpt.Text(s.Namespace, excerpt.MaxValue), "pod", excerpt.Text(s.Name, excerpt.MaxValue), "error", err)
+	}
 }
 
 // content is the file of a sandbox as it is.
@@ -377,9 +392,6 @@ func (c *content) modified(s *sandbox) bool {
 	return false
 }
 
-// errNoOriginal is the error of a file without the kubelet's text.
-var errNoOriginal = errors.New("the file does not have the kubelet's text: restart the pod")
-
 // restore writes the kubelet's text back into the file of s, and leaves the file alone from
 // then on.
 func (a *Applier) restore(s *sandbox) error {
@@ -388,28 +400,39 @@ func (a *Applier) restore(s *sandbox) error {
 	if s.path == "" {
 		return errors.New("the pod has no container yet")
 	}
-	settings := a.settings.Load()
-	f := openContent(settings, s)
+	st := &step{settings: a.settings.Load(), sandbox: s, cause: causeCommand}
+	a.process(Restore, st)
+	return st.err
+}
+
+// writeBack writes the kubelet's text into the file.
+func (a *Applier) writeBack(st *step) State {
+	s := st.sandbox
+	f := openContent(st.settings, s)
 	defer f.close()
 	switch {
 	case f.err != nil:
-		return f.err
+		st.err = f.err
+		return s.state
 	case f.origin == podfile.Restored:
-		return nil
-	case f.origin == podfile.Runtime && !s.verified: // never written, and not to be
-		s.restored = true
-		return nil
+		s.before = Ours
+		return Restored
+	case f.origin == podfile.Runtime && !s.state.follows(): // never written, and not to be
+		s.before = s.state
+		return Restored
 	case f.original == nil:
-		return errNoOriginal
+		st.err = errNoOriginal
+		return s.state
 	}
 	if err := f.file.Restore(f.text, f.original); err != nil {
-		return fmt.Errorf("restoring: %w", err)
+		st.err = fmt.Errorf("restoring: %w", err)
+		return s.state
 	}
-	s.recognize([sha256.Size]byte{}, false)
+	s.recognized = recognition{}
 	s.drift.Store("")
-	s.restored, s.known = true, resolvconf.Parse(string(f.original)).Config()
+	s.before, s.known = Ours, resolvconf.Parse(string(f.original)).Config()
 	a.Metrics.countRefresh(events.WrittenBack)
-	settings.Report(events.Refresh{Sandbox: s.describe(), Result: events.WrittenBack})
-	time.Sleep(touchDelay)
-	return f.file.Touch()
+	st.settings.Report(events.Refresh{Sandbox: s.describe(), Result: events.WrittenBack})
+	a.touchLater(s)
+	return Restored
 }

@@ -188,7 +188,7 @@ func TestRefresh_Sequence(t *testing.T) {
 	if r := <-other.reports; r.Outcome != cri.Unchanged {
 		t.Errorf("after a restart: %+v", r)
 	}
-	id, c, ok := other.queue.pop()
+	id, c, _, ok := other.queue.pop()
 	if !ok || c != causeVerify || id != other.applierTest.sandbox.ID {
 		t.Fatalf("the file of the previous agent is not verified: %q, %v, %t", id, c, ok)
 	}
@@ -626,4 +626,26 @@ func TestRefresh_Annotations(t *testing.T) {
 			t.Errorf("%d rewrites of a pod that does not permit them", n)
 		}
 	})
+}
+
+// TestRun_Touch: a file that was rewritten while containers run gets another time after the write, also when
+// the agent ends meanwhile: glibc may have read a mixture of two texts.
+func TestRun_Touch(t *testing.T) {
+	a := newRefreshTest(t, policy.Default, hostText, nil)
+	a.host = resolvconf.Parse(otherHost)
+	if got := a.refreshNow(causeHost); got != events.Refreshed {
+		t.Fatal(got)
+	}
+	before := time.Unix(1, 0)
+	if err := os.Chtimes(a.path(), before, before); err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := a.Applier.Run(ended); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(a.path()); err != nil || time.Since(info.ModTime()) > time.Minute {
+		t.Errorf("the time is that of before: %v, %v", info.ModTime(), err)
+	}
 }

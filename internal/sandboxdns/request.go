@@ -12,13 +12,14 @@ import (
 
 // setRequest records what a shim has done with the request that created the sandbox; nil: there is no shim.
 // s.mu must not be held.
-func (s *sandbox) setRequest(q *podfile.Request) {
+func (a *Applier) setRequest(s *sandbox, q *podfile.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if q == nil || s.request != nil && *q == (podfile.Request{}) {
 		return
 	}
-	s.request, s.finished = q, false
+	s.request = q
+	a.process(Requested, &step{sandbox: s})
 }
 
 // isDecided reports whether the kubelet's DNS followed from the node facts of the shim.
@@ -50,7 +51,6 @@ func (s *sandbox) acceptDecision(settings *Settings, host hostFiles, r *cri.Repo
 	d := settings.Hook.Engine.Decide(s.pod, host().Pods)
 	dns := normalize(d.Config())
 	if d.Error == "" && len(dns.Nameservers)+len(dns.Searches)+len(dns.Options) > 0 && dns.Equal(s.known) {
-		s.edited = true
 		r.Outcome, r.Detail, r.DNS, r.Findings = cri.Unchanged, "", d.Config(), d.Findings
 	}
 }
@@ -61,7 +61,7 @@ func (s *sandbox) runtimeText(text []byte) []byte {
 	switch {
 	case isDecided(s.request):
 		return []byte(s.request.Kubelet)
-	case s.edited:
+	case s.recognized.as == asEdited:
 		return nil
 	}
 	return text
@@ -69,7 +69,7 @@ func (s *sandbox) runtimeText(text []byte) []byte {
 
 // adoptRequest verifies the runtime's file of s. r is the decision for its text. s.mu must be
 // held.
-func (a *Applier) adoptRequest(settings *Settings, s *sandbox, host hostFiles, r cri.Report) cri.Report {
+func (a *Applier) adoptRequest(settings *Settings, s *sandbox, host hostFiles, r cri.Report) (State, cri.Report) {
 	kubelet, seen := s.known, !r.Sandbox.Unverified
 	if q := s.request; isDecided(q) && s.known.Equal(sentDNS(q)) {
 		seen = true
@@ -77,8 +77,8 @@ func (a *Applier) adoptRequest(settings *Settings, s *sandbox, host hostFiles, r
 		r.Outcome, r.Detail, r.DNS = cri.Outcome(q.Outcome), "", d.Config()
 		kubelet = resolvconf.Parse(q.Kubelet).Config()
 	}
-	s.verified = r.Outcome == cri.Unchanged || r.Outcome == cri.Observed || r.Outcome == cri.Edited
-	if s.verified {
+	next := stateOf(r.Outcome)
+	if next.follows() {
 		s.want = normalize(r.DNS)
 		if seen {
 			a.confirmBy(settings, s, host, kubelet)
@@ -93,7 +93,7 @@ func (a *Applier) adoptRequest(settings *Settings, s *sandbox, host hostFiles, r
 	case r.Outcome == cri.Edited:
 		r.Outcome = cri.Observed // nothing was written
 	}
-	return r
+	return next, r
 }
 
 // logFailure logs why the file of a sandbox cannot follow changes.

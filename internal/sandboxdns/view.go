@@ -30,9 +30,9 @@ func (s *sandbox) view(settings *Settings) v1alpha1.NodePod {
 	defer s.mu.Unlock()
 	p := v1alpha1.NodePod{
 		Namespace: s.Namespace, Name: s.Name, UID: s.UID, Sandbox: s.ID, Outcome: string(s.reported),
-		Refresh: s.scope(settings), Path: s.path, Restored: s.restored,
+		Refresh: s.scope(settings), Path: s.path, Restored: s.state == Restored,
 	}
-	if s.lookedUp && s.err == nil {
+	if s.err == nil {
 		p.Policy, p.Source = string(cmp.Or(s.pod.Policy, policy.ClusterFirst)), "spec"
 		if s.pod.Override != "" {
 			p.Policy, p.Source = string(s.pod.Override), "annotation"
@@ -50,7 +50,7 @@ func (s *sandbox) view(settings *Settings) v1alpha1.NodePod {
 	if f.err != nil {
 		p.Error = f.err.Error()
 	}
-	if s.verified && s.err == nil && !s.restored {
+	if s.state.follows() && s.err == nil {
 		p.Expected, p.Drift = s.want.String(), string(f.drift(s))
 	}
 	return p

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
@@ -16,9 +15,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
-
-// touchDelay is the time from a late write to Touch, in which the kernel has copied the text.
-const touchDelay = 5 * time.Millisecond
 
 // notSeenAtStart follows the difference of a file in the report: the node facts may be right.
 const notSeenAtStart = "; the agent did not see the file before the containers started: " +
@@ -47,11 +43,11 @@ func (a *Applier) create(s *sandbox, e *podfile.Event) {
 	defer s.mu.Unlock()
 	a.seen(s, e, original)
 	switch {
-	case !s.lookedUp, s.finished:
+	case errors.Is(s.err, errPending):
 	case s.large.Load(): // looked up meanwhile
 		a.runTask(s, func() { a.writeLate(s, e.Path) })
 	default:
-		a.finish(s, a.write(a.settings.Load(), s, first))
+		a.process(Ready, &step{settings: a.settings.Load(), sandbox: s, first: first})
 	}
 }
 
@@ -59,10 +55,9 @@ func (a *Applier) create(s *sandbox, e *podfile.Event) {
 // s.mu must be held.
 func (a *Applier) seen(s *sandbox, e *podfile.Event, original [sha256.Size]byte) {
 	s.path = e.Path
-	if !e.First || s.finished {
-		return
+	if e.First && s.state == New {
+		s.original = original
 	}
-	s.original = original
 }
 
 // digest returns the digest of the file, or zero if it cannot be read: the late write reports
@@ -83,7 +78,7 @@ func (a *Applier) digest(id, path string) (sum [sha256.Size]byte) {
 func (a *Applier) writeLate(s *sandbox, path string) {
 	s.mu.Lock()
 	s.path = path
-	ready := s.lookedUp && !s.finished
+	ready := !errors.Is(s.err, errPending)
 	s.mu.Unlock()
 	if !ready {
 		return
@@ -92,9 +87,7 @@ func (a *Applier) writeLate(s *sandbox, path string) {
 	defer done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.finished {
-		a.finish(s, a.write(settings, s, false))
-	}
+	a.process(Ready, &step{settings: settings, sandbox: s})
 }
 
 // takeTurn returns the settings when it is the turn of the pod of s, see cri.Hook.Turn. s.mu must
@@ -107,9 +100,8 @@ func (a *Applier) takeTurn(s *sandbox) (settings *Settings, done func()) {
 	return settings, settings.Hook.Turn(pod)
 }
 
-// finish reports the outcome. It is final unless the lookup of the pod is retried.
+// finish reports the outcome if it has changed.
 func (a *Applier) finish(s *sandbox, r cri.Report) {
-	s.finished = s.err == nil || errors.Is(s.err, cri.ErrUnknownPod)
 	if r.Outcome == s.reported {
 		return
 	}
@@ -137,37 +129,34 @@ func (a *Applier) report(r cri.Report) {
 // decisions for it are made from the same ones, and not before they are needed.
 type hostFiles func() cri.HostFiles
 
-// write decides and writes, in the turn of the pod. first reports whether no container has the
-// file yet.
-func (a *Applier) write(settings *Settings, s *sandbox, first bool) cri.Report {
+// write decides and writes, in the turn of the pod, and returns the next State. first reports whether no
+// container has the file yet.
+func (a *Applier) write(settings *Settings, s *sandbox, first bool) (State, cri.Report) {
 	hook, host := settings.Hook, sync.OnceValue(settings.Hook.HostFiles)
 	f, err := podfile.Open(settings.Directories, s.ID, s.path)
 	if err != nil {
-		return s.failed(hook.Mode, err)
+		return Foreign, s.failed(hook.Mode, err)
 	}
 	defer f.Close()
 	text, err := f.Read()
 	if err != nil {
-		return s.failed(hook.Mode, err)
+		return Foreign, s.failed(hook.Mode, err)
 	}
 	switch podfile.OriginOf(text) {
 	case podfile.Written, podfile.Unfinished:
 		if hook.Problem != nil { // it is adopted with valid settings
-			return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.BadConfig, Detail: hook.Problem.Error()}
+			return Foreign, cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.BadConfig, Detail: hook.Problem.Error()}
 		}
-		s.recognize([sha256.Size]byte{}, false)
+		s.recognized = recognition{}
 		if err := a.adopt(settings, s, host, f, text); err != nil {
-			return s.failed(hook.Mode, err)
+			return Foreign, s.failed(hook.Mode, err)
 		}
-		return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.Unchanged}
+		return Ours, cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.Unchanged}
 	case podfile.Changed:
-		return s.failed(hook.Mode, podfile.ErrChanged)
+		return Foreign, s.failed(hook.Mode, podfile.ErrChanged)
 	case podfile.Restored:
-		s.restored, s.verified = true, true
-		return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.Restored}
-	}
-	if s.restored { // before its first write
-		return cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.Restored}
+		s.before = Ours
+		return Restored, cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.Restored}
 	}
 	return a.replace(settings, s, host, f, text, first)
 }
@@ -191,16 +180,18 @@ func (s *sandbox) learnAsCreated(settings *Settings, host hostFiles, f *podfile.
 	case computed || hook.Mode == cri.Force:
 		s.original = sum
 		s.observed = s.observed || !computed // the text does not show the node facts of now
-	case s.recognized != sum && s.request == nil:
+	case s.recognized.sum != sum && s.request == nil:
 		// The kubelet's text of an earlier time: the decision is due if it is not what the kubelet computes now.
-		d := hook.Engine.Decide(s.pod, host().Pods)
-		s.recognize(sum, !settings.computes(s.pod, host, d.Config()))
+		s.recognized = recognition{sum, asDue}
+		if d := hook.Engine.Decide(s.pod, host().Pods); settings.computes(s.pod, host, d.Config()) {
+			s.recognized.as = asKubelet
+		}
 	}
 }
 
 // replace decides the DNS configuration of the sandbox, whose file has the text of the kubelet, and
 // writes it into the file unless the text is right already.
-func (a *Applier) replace(settings *Settings, s *sandbox, host hostFiles, f *podfile.File, text []byte, first bool) cri.Report {
+func (a *Applier) replace(settings *Settings, s *sandbox, host hostFiles, f *podfile.File, text []byte, first bool) (State, cri.Report) {
 	hook := settings.Hook
 	request := s.describe()
 	request.DNS, request.HasDNS, request.FromFile = resolvconf.Parse(string(text)).Config(), true, true
@@ -216,28 +207,35 @@ func (a *Applier) replace(settings *Settings, s *sandbox, host hostFiles, f *pod
 	if s.request != nil {
 		return a.adoptRequest(settings, s, host, r)
 	}
-	s.verified = r.Outcome == cri.Unchanged || r.Outcome == cri.Observed || r.Outcome == cri.Edited
-	if s.verified && !request.Unverified {
+	next := stateOf(r.Outcome)
+	if next.follows() && !request.Unverified {
 		a.confirmBy(settings, s, host, s.known)
 	}
 	if r.Outcome != cri.Edited {
 		s.want = normalize(r.DNS)
-		return r
+		return next, r
 	}
 	if err := f.Replace(text, r.DNS.String(), s.runtimeText(text)); err != nil {
-		s.verified = false
-		return s.failed(hook.Mode, err)
+		return Foreign, s.failed(hook.Mode, err)
 	}
-	s.recognize([sha256.Size]byte{}, false)
+	s.recognized = recognition{}
 	s.known, s.want = normalize(r.DNS), normalize(r.DNS)
 	if !first {
 		r.Outcome = cri.Late
-		time.Sleep(touchDelay)
-		if err := f.Touch(); err != nil {
-			r.Detail = err.Error()
-		}
+		a.touchLater(s)
 	}
-	return r
+	return next, r
+}
+
+// stateOf returns the State of a file with this outcome of its decision.
+func stateOf(o cri.Outcome) State {
+	switch o {
+	case cri.Unchanged, cri.Observed:
+		return Kubelet
+	case cri.Edited:
+		return Ours
+	}
+	return Foreign
 }
 
 // decide returns the decision for the sandbox, whose file has the text of request with the digest sum,
@@ -251,17 +249,17 @@ func (a *Applier) decide(settings *Settings, s *sandbox, host hostFiles, request
 	default:
 		switch r.Outcome {
 		case cri.Unchanged:
-			s.recognize(sum, false)
+			s.recognized = recognition{sum, asKubelet}
 		case cri.Observed, cri.Edited:
-			s.recognize(sum, true)
+			s.recognized = recognition{sum, asDue}
 		}
 		return r
 	}
-	if s.recognized == sum {
-		return a.resume(settings, s, host, request)
+	if s.recognized.sum == sum {
+		return a.decideLater(settings, s, host, request)
 	}
 	if s.acceptDecision(settings, host, &r); r.Outcome == cri.Unchanged {
-		s.recognize(sum, false)
+		s.recognized = recognition{sum, asEdited}
 	} else if request.Unverified && s.request == nil {
 		r.Outcome, r.Detail = cri.Unverified, r.Detail+notSeenAtStart
 	}
@@ -278,7 +276,7 @@ func (a *Applier) adopt(settings *Settings, s *sandbox, host hostFiles, f *podfi
 		return nil
 	}
 	d := settings.Hook.Engine.Decide(s.pod, host().Pods)
-	s.verified, s.want = true, normalize(d.Config())
+	s.want = normalize(d.Config())
 	original, ok := podfile.Original(text)
 	if ok && s.original == sha256.Sum256(original) {
 		a.confirmBy(settings, s, host, resolvconf.Parse(string(original)).Config())
@@ -299,14 +297,14 @@ func (a *Applier) adopt(settings *Settings, s *sandbox, host hostFiles, f *podfi
 	if err := f.Replace(text, s.known.String(), original); err != nil {
 		return err
 	}
-	time.Sleep(touchDelay)
-	return f.Touch()
+	a.touchLater(s)
+	return nil
 }
 
-// resume returns the decision for a text that the kubelet has computed from the node facts of an
+// decideLater returns the decision for a text that the kubelet has computed from the node facts of an
 // earlier time. The file follows changes from now on, as before. Only a decision that is due is
 // written at once, when the node facts are confirmed. s.mu must be held.
-func (a *Applier) resume(settings *Settings, s *sandbox, host hostFiles, request cri.Sandbox) cri.Report {
+func (a *Applier) decideLater(settings *Settings, s *sandbox, host hostFiles, request cri.Sandbox) cri.Report {
 	request.DNS, request.HasDNS = resolvconf.Config{}, false // the node facts of now do not give it
 	r := settings.Hook.DecidePod(request, s.pod, s.err, host)
 	if r.Outcome != cri.Edited && r.Outcome != cri.Observed {
@@ -317,7 +315,7 @@ func (a *Applier) resume(settings *Settings, s *sandbox, host hostFiles, request
 	case normalize(r.DNS).Equal(s.known):
 		r.Outcome = cri.Unchanged
 	case r.Outcome == cri.Observed:
-	case !s.due:
+	case s.recognized.as != asDue:
 		r.Outcome = cri.Unchanged
 		a.queue.push(s.ID, causeVerify)
 	case isUnreachable(&s.pod, &d):
