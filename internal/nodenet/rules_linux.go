@@ -19,8 +19,7 @@ import (
 // Rules are the rules of one instance, in a table of their own: an instance that ends does
 // not remove the rules of its successor.
 type Rules struct {
-	Table string // of the family inet
-
+	table  string            // of the family inet
 	socket *nl.NetlinkSocket // owns the table
 }
 
@@ -40,7 +39,7 @@ func Install(addrs []netip.AddrPort) (*Rules, error) {
 		return nil, fmt.Errorf("opening a netfilter socket: %w", err)
 	}
 	wait := unix.NsecToTimeval(timeout.Nanoseconds())
-	r := &Rules{Table: "dnsconfigurer-" + strings.ToLower(rand.Text()[:8]), socket: socket}
+	r := &Rules{table: "dnsconfigurer-" + strings.ToLower(rand.Text()[:8]), socket: socket}
 	if err = errors.Join(socket.SetReceiveTimeout(&wait), socket.SetSendTimeout(&wait)); err == nil {
 		err = commit(socket, r.messages(addrs))
 	}
@@ -50,9 +49,6 @@ func Install(addrs []netip.AddrPort) (*Rules, error) {
 	}
 	return r, nil
 }
-
-// Remove removes the rules.
-func (r *Rules) Remove() { r.socket.Close() }
 
 // withHint adds to an error of the kernel what to do about it.
 func withHint(err error) error {
@@ -65,35 +61,37 @@ func withHint(err error) error {
 	return err
 }
 
+// Remove removes the rules.
+func (r *Rules) Remove() { r.socket.Close() }
+
+// priorityRaw is before connection tracking (-200) and after the defragmentation (-400).
+const priorityRaw = -300
+
 // messages returns the messages that create the table. Packets of pods pass prerouting, and
 // those of the host pass output. Replies pass output: untracked as well, they do not create an
 // entry for the reverse direction.
 func (r *Rules) messages(addrs []netip.AddrPort) []message {
-	list := []message{r.newTable(), r.newChain("prerouting", unix.NF_INET_PRE_ROUTING), r.newChain("output", unix.NF_INET_LOCAL_OUT)}
+	list := []message{
+		{unix.NFT_MSG_NEWTABLE, []*nl.RtAttr{text(unix.NFTA_TABLE_NAME, r.table), number(unix.NFTA_TABLE_FLAGS, tableOwner)}},
+		r.newChain("prerouting", unix.NF_INET_PRE_ROUTING),
+		r.newChain("output", unix.NF_INET_LOCAL_OUT),
+	}
 	for _, addr := range addrs {
 		for _, protocol := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
+			to, from := matchPackets(addr, protocol, destination), matchPackets(addr, protocol, source)
+			notrack := expression("notrack")
 			list = append(list,
-				r.newRule("prerouting", match{addr, protocol, destination}),
-				r.newRule("output", match{addr, protocol, destination}),
-				r.newRule("output", match{addr, protocol, source}))
+				r.newRule("prerouting", append(to, notrack)),
+				r.newRule("output", append(to, notrack)),
+				r.newRule("output", append(from, notrack)))
 		}
 	}
 	return list
 }
 
-func (r *Rules) newTable() message {
-	return message{unix.NFT_MSG_NEWTABLE, []*nl.RtAttr{
-		text(unix.NFTA_TABLE_NAME, r.Table),
-		number(unix.NFTA_TABLE_FLAGS, tableOwner),
-	}}
-}
-
-// priorityRaw is before connection tracking (-200) and after the defragmentation (-400).
-const priorityRaw = -300
-
 func (r *Rules) newChain(name string, hook uint32) message {
 	return message{unix.NFT_MSG_NEWCHAIN, []*nl.RtAttr{
-		text(unix.NFTA_CHAIN_TABLE, r.Table),
+		text(unix.NFTA_CHAIN_TABLE, r.table),
 		text(unix.NFTA_CHAIN_NAME, name),
 		text(unix.NFTA_CHAIN_TYPE, "filter"),
 		nested(unix.NFTA_CHAIN_HOOK,
@@ -102,23 +100,12 @@ func (r *Rules) newChain(name string, hook uint32) message {
 	}}
 }
 
-func (r *Rules) newRule(chain string, m match) message {
-	var list []*nl.RtAttr
-	for _, e := range append(m.expressions(), expression("notrack")) {
-		list = append(list, nested(unix.NFTA_LIST_ELEM, e...))
-	}
+func (r *Rules) newRule(chain string, expressions []*nl.RtAttr) message {
 	return message{unix.NFT_MSG_NEWRULE, []*nl.RtAttr{
-		text(unix.NFTA_RULE_TABLE, r.Table),
+		text(unix.NFTA_RULE_TABLE, r.table),
 		text(unix.NFTA_RULE_CHAIN, chain),
-		nested(unix.NFTA_RULE_EXPRESSIONS, list...),
+		nested(unix.NFTA_RULE_EXPRESSIONS, expressions...),
 	}}
-}
-
-// match selects the packets from or to an address.
-type match struct {
-	addr     netip.AddrPort
-	protocol byte
-	side     side
 }
 
 type side uint8
@@ -128,22 +115,22 @@ const (
 	destination
 )
 
-// expressions returns the expressions of a rule, as "nft --debug=netlink" prints them: each
-// loads a value into register 1 and compares it.
-func (m match) expressions() (list [][]*nl.RtAttr) {
-	addr := m.addr.Addr().Unmap()
+// matchPackets returns the expressions that match the packets from or to an address, as
+// "nft --debug=netlink" prints them: each loads a value into register 1 and compares it.
+func matchPackets(addrPort netip.AddrPort, protocol byte, s side) []*nl.RtAttr {
+	addr := addrPort.Addr().Unmap()
 	family, offset := byte(unix.NFPROTO_IPV4), uint32(12) // of the source address, RFC 791 section 3.1
 	if addr.Is6() {
 		family, offset = unix.NFPROTO_IPV6, 8 // RFC 8200 section 3
 	}
 	length, port := uint32(addr.BitLen()/8), uint32(0)
-	if m.side == destination {
+	if s == destination {
 		offset, port = offset+length, 2
 	}
 	return slices.Concat(
-		compare(meta(unix.NFT_META_NFPROTO), []byte{family}),
-		compare(payload(unix.NFT_PAYLOAD_NETWORK_HEADER, offset, length), addr.AsSlice()),
-		compare(meta(unix.NFT_META_L4PROTO), []byte{m.protocol}),
-		compare(payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, port, 2), []byte{byte(m.addr.Port() >> 8), byte(m.addr.Port())}),
+		compare(meta(unix.NFT_META_NFPROTO), family),
+		compare(payload(unix.NFT_PAYLOAD_NETWORK_HEADER, offset, length), addr.AsSlice()...),
+		compare(meta(unix.NFT_META_L4PROTO), protocol),
+		compare(payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, port, 2), byte(addrPort.Port()>>8), byte(addrPort.Port())),
 	)
 }

@@ -80,7 +80,7 @@ func TestInstall_Rules(t *testing.T) {
 		t.Fatal(err)
 	}
 	netns.Run(t, "nft flush ruleset")
-	if out, err := exec.Command("nft", "delete", "table", "inet", first.Table).CombinedOutput(); err == nil ||
+	if out, err := exec.Command("nft", "delete", "table", "inet", first.table).CombinedOutput(); err == nil ||
 		!strings.Contains(string(out), "Operation not permitted") {
 		t.Errorf("nft delete: %v\n%s", err, out)
 	}
@@ -88,8 +88,8 @@ func TestInstall_Rules(t *testing.T) {
 		t.Errorf("%d tables, want 2", n)
 	}
 	second.Remove()
-	if got := ruleset(t); !strings.Contains(got, first.Table) || strings.Contains(got, second.Table) {
-		t.Errorf("want %s alone:\n%s", first.Table, got)
+	if got := ruleset(t); !strings.Contains(got, first.table) || strings.Contains(got, second.table) {
+		t.Errorf("want %s alone:\n%s", first.table, got)
 	}
 	first.Remove()
 	if got := ruleset(t); got != "" {

@@ -11,7 +11,7 @@ import (
 	"net/netip"
 )
 
-var errNotLinux = errors.New("dummy interfaces exist on Linux only")
+var errNotLinux = errors.New("dummy interfaces and NOTRACK rules exist on Linux only")
 
 // Ensure is implemented on Linux only.
 func (i Interface) Ensure() (restored []Restored, failed map[netip.Addr]error) {
@@ -24,3 +24,12 @@ func (i Interface) Ensure() (restored []Restored, failed map[netip.Addr]error) {
 
 // Watch is implemented on Linux only.
 func (i Interface) Watch(context.Context, func()) error { return errNotLinux }
+
+// Rules are the rules of one instance.
+type Rules struct{}
+
+// Install is implemented on Linux only.
+func Install([]netip.AddrPort) (*Rules, error) { return nil, errNotLinux }
+
+// Remove removes the rules.
+func (r *Rules) Remove() {}
