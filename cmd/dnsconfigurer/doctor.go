@@ -14,8 +14,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/gather"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
@@ -73,12 +73,12 @@ func doctorCommand() *cobra.Command {
 				return err
 			}
 			result := doctor.Run(ctx, s)
-			err = output.WriteDoctor(cmd.OutOrStdout(), format, result)
+			err = cli.WriteDoctor(cmd.OutOrStdout(), format, result)
 			return exitError(!doctor.HasErrors(result), err)
 		},
 	}
 	o.Register(cmd.Flags())
-	usage.ChoiceFlag(cmd.Flags(), &format, "output", "o", "`FORMAT`: text, json or html", output.DoctorFormats...)
+	usage.ChoiceFlag(cmd.Flags(), &format, "output", "o", "`FORMAT`: text, json or html", cli.DoctorFormats...)
 	cmd.AddCommand(doctorQueryCommand())
 	return cmd
 }

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/install"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
@@ -162,7 +162,7 @@ func reportBypass(cmd *cobra.Command, n *install.Node, reason, message string) {
 		err = shim.ReportBypass(ctx, file, state, version(), reason, message)
 	}
 	if err != nil {
-		output.WriteError(cmd.ErrOrStderr(), err)
+		cli.WriteError(cmd.ErrOrStderr(), err)
 	}
 }
 
@@ -186,7 +186,7 @@ configured without the shim and an agent runs without problems. Otherwise 1.`,
 				return err
 			}
 			if format == "json" {
-				err = output.WriteJSON(cmd.OutOrStdout(), &s)
+				err = cli.WriteJSON(cmd.OutOrStdout(), &s)
 			} else {
 				_, err = fmt.Fprint(cmd.OutOrStdout(), s.String())
 			}

@@ -20,8 +20,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	usage.RequireCompletionShell(root, args)
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(output.ResultWriter{Writer: stdout})
+	root.SetOut(cli.ResultWriter{Writer: stdout})
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(usage.FlagError)
 
@@ -78,14 +78,14 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		}
 		return exitFailed
 	case isUsage:
-		output.WriteError(stderr, usageErr.Err)
+		cli.WriteError(stderr, usageErr.Err)
 		fmt.Fprintf(stderr, "hint: see %s --help\n", cmd.CommandPath())
 		return exitUsage
 	}
 	if failure, ok := errors.AsType[daemon.Failure](err); ok {
 		err = failure.Err
 	}
-	output.WriteError(stderr, err)
+	cli.WriteError(stderr, err)
 	return exitFailed
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
@@ -133,10 +133,10 @@ Run it as root on the node. The agent must run.`,
 			if err != nil {
 				return err
 			}
-			return output.WriteNodePods(out, format, pod, pods)
+			return cli.WriteNodePods(out, format, pod, pods)
 		}
 		if watch {
-			return output.Watch(cmd.Context(), cmd.OutOrStdout(), write)
+			return cli.Watch(cmd.Context(), cmd.OutOrStdout(), write)
 		}
 		return write(cmd.Context(), cmd.OutOrStdout())
 	}

@@ -11,13 +11,12 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 func validateCommand() *cobra.Command {
-	o, nodeFlags := cli.ValidateOptions{Output: output.Validation{Version: version()}}, config.NodeFlags{}
+	o, nodeFlags := cli.ValidateOptions{Output: cli.Validation{Version: version()}}, config.NodeFlags{}
 	cmd := &cobra.Command{
 		Use:   "validate (FILE|DIR|-)...",
 		Short: "Check the DNS configuration and the hostnames of pods before they are applied",
@@ -48,8 +47,8 @@ in a pipeline.`,
 		if err != nil {
 			return err
 		}
-		output.WriteFindings(cmd.ErrOrStderr(), node.Findings)
-		o.Output.Stdout, o.Output.Color = cmd.OutOrStdout(), output.IsTerminal(cmd.OutOrStdout())
+		cli.WriteFindings(cmd.ErrOrStderr(), node.Findings)
+		o.Output.Stdout, o.Output.Color = cmd.OutOrStdout(), cli.IsTerminal(cmd.OutOrStdout())
 		return exitError(o.Run(cmd.Context(), rules, node.Name, cmd.InOrStdin(), cmd.ErrOrStderr()))
 	}
 	return cmd

@@ -20,7 +20,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -30,14 +29,36 @@ const codeInvalid = "invalid-configuration"
 
 // checkFile returns the findings about a configuration file with their places in it, and the errors
 // for which the process would not use it. The findings are about the node, too: its resolv.conf
-// is that of this machine.
-func checkFile(f config.File) ([]v1alpha1.Finding, error) {
-	k, err := kindOf(f)
+// is that of this machine. With fieldsOnly it reads no other file, a field may be missing, and there
+// are no findings.
+func checkFile(f config.File, fieldsOnly bool) ([]v1alpha1.Finding, error) {
+	kind, err := f.Kind()
 	if err != nil {
 		return nil, err
 	}
-	found, err := k.file(f)
-	list, places := output.Findings(found), f.Places()
+	var found []policy.Finding
+	switch kind {
+	case v1alpha1.KindDNS:
+		found, err = checkKind(config.DNSKind(), f, fieldsOnly, nil)
+	case v1alpha1.KindNodeCache:
+		found, err = checkKind(config.NodeCacheKind(), f, fieldsOnly, nil)
+	case v1alpha1.KindWebhook:
+		found, err = checkKind(config.WebhookKind(), f, fieldsOnly, nil)
+	case v1alpha1.KindAgent:
+		found, err = checkKind(config.AgentKind(), f, fieldsOnly, func(c config.Agent) ([]policy.Finding, error) { return c.Node.Check() })
+	case v1alpha1.KindShim:
+		found, err = checkKind(config.ShimKind(), f, fieldsOnly, func(c config.Shim) ([]policy.Finding, error) {
+			problem := shim.Check(c)
+			found, err := c.Node.Check()
+			return found, errors.Join(problem, err)
+		})
+	default: // a kubelet's own file; every other kind is an error
+		var node config.Node
+		if node, err = f.Node(kind); err == nil && !fieldsOnly {
+			found, err = node.Check()
+		}
+	}
+	list, places := Findings(found), f.Places()
 	for i, found := range list {
 		at := places.Of(found.Field)
 		list[i].File, list[i].Line, list[i].Column = f.Path, at.Line, at.Column
@@ -45,18 +66,23 @@ func checkFile(f config.File) ([]v1alpha1.Finding, error) {
 	return list, err
 }
 
-// checkFields returns the errors in the fields of a configuration file. It reads no other file, and a
-// field may be missing. It has no findings: these are about the node.
-func checkFields(f config.File) ([]v1alpha1.Finding, error) {
-	k, err := kindOf(f)
-	if err != nil {
+// checkKind checks a file of one kind. check is called with the loaded configuration; nil: a file is valid
+// if it loads.
+func checkKind[C any](
+	k *config.Kind[C], f config.File, fieldsOnly bool, check func(C) ([]policy.Finding, error),
+) ([]policy.Finding, error) {
+	if fieldsOnly {
+		return nil, k.FromText(f).CheckFields()
+	}
+	c, err := k.FromText(f).Load()
+	if err != nil || check == nil {
 		return nil, err
 	}
-	return nil, k.fields(f)
+	return check(c)
 }
 
-// errorFindings returns a finding for each of the errors that err joins, which checkFile or
-// checkFields has returned for path.
+// errorFindings returns a finding for each of the errors that err joins, which checkFile
+// has returned for path.
 func errorFindings(path string, err error) []v1alpha1.Finding {
 	if err == nil {
 		return nil
@@ -73,72 +99,6 @@ func errorFindings(path string, err error) []v1alpha1.Finding {
 		list = append(list, f)
 	}
 	return list
-}
-
-// A kind has the checks of the configuration files of one kind.
-type kind struct {
-	fields func(config.File) error
-	file   func(config.File) ([]policy.Finding, error)
-}
-
-// newKind returns a kind whose files are valid if they load. check adds checks of the loaded
-// configuration.
-func newKind[C any](k *config.Kind[C], check func(C) ([]policy.Finding, error)) kind {
-	return kind{
-		fields: func(f config.File) error { return k.FromText(f).CheckFields() },
-		file: func(f config.File) ([]policy.Finding, error) {
-			c, err := k.FromText(f).Load()
-			if err != nil || check == nil {
-				return nil, err
-			}
-			return check(c)
-		},
-	}
-}
-
-// kindOf returns the kind of a file.
-func kindOf(f config.File) (kind, error) {
-	name, err := f.Kind()
-	if err != nil {
-		return kind{}, err
-	}
-	switch name {
-	case v1alpha1.KindDNS:
-		return newKind(config.DNSKind(), nil), nil
-	case v1alpha1.KindNodeCache:
-		return newKind(config.NodeCacheKind(), nil), nil
-	case v1alpha1.KindWebhook:
-		return newKind(config.WebhookKind(), nil), nil
-	case v1alpha1.KindAgent:
-		return newKind(config.AgentKind(), func(c config.Agent) ([]policy.Finding, error) { return c.Node.Check() }), nil
-	case v1alpha1.KindShim:
-		return newKind(config.ShimKind(), checkShim), nil
-	}
-	return kubeletKind(name), nil
-}
-
-func checkShim(c config.Shim) ([]policy.Finding, error) {
-	problem := shim.Check(c)
-	found, err := c.Node.Check()
-	return found, errors.Join(problem, err)
-}
-
-// kubeletKind returns the kind of a kubelet's own file. Every other name is an error of both
-// checks.
-func kubeletKind(name string) kind {
-	return kind{
-		fields: func(f config.File) error {
-			_, err := f.Node(name)
-			return err
-		},
-		file: func(f config.File) ([]policy.Finding, error) {
-			node, err := f.Node(name)
-			if err != nil {
-				return nil, err
-			}
-			return node.Check()
-		},
-	}
 }
 
 const (

@@ -36,13 +36,13 @@ func TestFields_EveryKind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := checkFields(newFile(string(text))); err != nil {
+		if _, err := checkFile(newFile(string(text)), true); err != nil {
 			t.Errorf("%s: defaults: %v", kind, err)
 		}
 		unknown := newFile("apiVersion: dnsconfigurer.dev/v1alpha1\nkind: " + kind + "\nnosuchfield: 1\n")
-		for name, check := range map[string]func(config.File) ([]v1alpha1.Finding, error){"File": checkFile, "Fields": checkFields} {
-			if _, err := check(unknown); err == nil || !strings.Contains(err.Error(), "nosuchfield") {
-				t.Errorf("%s: %s: %v", kind, name, err)
+		for _, fieldsOnly := range []bool{false, true} {
+			if _, err := checkFile(unknown, fieldsOnly); err == nil || !strings.Contains(err.Error(), "nosuchfield") {
+				t.Errorf("%s: %v: %v", kind, fieldsOnly, err)
 			}
 		}
 	}
@@ -50,8 +50,8 @@ func TestFields_EveryKind(t *testing.T) {
 
 func TestFile_UnknownKind(t *testing.T) {
 	path := newFile("apiVersion: v1\nkind: Pod\n")
-	for _, check := range []func(config.File) ([]v1alpha1.Finding, error){checkFile, checkFields} {
-		if _, err := check(path); err == nil || !strings.Contains(err.Error(), `kind: is "Pod"`) {
+	for _, fieldsOnly := range []bool{false, true} {
+		if _, err := checkFile(path, fieldsOnly); err == nil || !strings.Contains(err.Error(), `kind: is "Pod"`) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -62,7 +62,7 @@ func TestFile_Places(t *testing.T) {
 	host := writeFile(t, "nameserver 192.0.2.1\n")
 	path := newFile("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nresolvConf: " + host +
 		"\nclusterDNS: [10.96.0.10, 10.96.0.300]\n")
-	found, err := checkFile(path)
+	found, err := checkFile(path, false)
 	if err != nil || len(found) != 1 || found[0].Line != 4 || found[0].Column == 0 {
 		t.Errorf("%+v, %v", found, err)
 	}

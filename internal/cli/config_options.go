@@ -13,18 +13,15 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
 // Options are the values of the flags of the command config check.
 type CheckOptions struct {
 	Format  string         // text or json
-	NoFiles bool           // check with checkFields instead of checkFile
+	NoFiles bool           // check the fields only
 	Input   manifest.Input // manifests whose pods the node rules may change; no paths: none
 }
 
@@ -57,7 +54,7 @@ func (o *CheckOptions) Run(ctx context.Context, path string, stdin io.Reader, st
 		return o.writeProblem(path, err, stdout)
 	}
 	for _, key := range others {
-		output.WriteError(stderr, fmt.Errorf("%s: data: %s is not a configuration file: not checked", path, key))
+		WriteError(stderr, fmt.Errorf("%s: data: %s is not a configuration file: not checked", path, key))
 	}
 	passed = true
 	var errs []error
@@ -71,7 +68,7 @@ func (o *CheckOptions) Run(ctx context.Context, path string, stdin io.Reader, st
 	}
 	rules := withNodeRules(entries)
 	for _, e := range rules[1:] {
-		output.WriteError(stderr, fmt.Errorf("%s: its node rules are not shown, because those of %s are: write it into a file to check it",
+		WriteError(stderr, fmt.Errorf("%s: its node rules are not shown, because those of %s are: write it into a file to check it",
 			e.name(), rules[0].name()))
 	}
 	return passed, o.writeChanges(ctx, rules[0], stdin, stdout, stderr)
@@ -95,21 +92,21 @@ func withNodeRules(entries []entry) []entry {
 // check writes the findings about a file. In JSON these include its errors; as text, a file
 // without errors has a line, too. The paths in a ConfigMap are those of a container.
 func (o *CheckOptions) check(e entry, stdout, stderr io.Writer) (passed bool, err error) {
-	check, remark := checkFile, ""
-	if o.NoFiles || e.key != "" {
-		check, remark = checkFields, " in its fields; files that it names were not read"
+	fieldsOnly, remark := o.NoFiles || e.key != "", ""
+	if fieldsOnly {
+		remark = " in its fields; files that it names were not read"
 	}
-	found, problem := check(e.File)
+	found, problem := checkFile(e.File, fieldsOnly)
 	if o.Format == "json" {
 		found, problem = append(found, errorFindings(e.Path, problem)...), nil
 	}
-	if err := output.WriteFileFindings(stdout, o.Format, e.Path, found); err != nil {
+	if err := WriteFileFindings(stdout, o.Format, e.Path, found); err != nil {
 		return false, err
 	}
-	passed = !slices.ContainsFunc(found, isError)
+	passed = !slices.ContainsFunc(found, func(f v1alpha1.Finding) bool { return f.Severity == string(policy.SeverityError) })
 	if passed && problem == nil && o.Format != "json" {
-		kind, _ := e.Kind() // check has read it
-		output.WriteError(stderr, fmt.Errorf("%s: %s: no errors%s", e.name(), kind, remark))
+		kind, _ := e.Kind() // checkFile has read it
+		WriteError(stderr, fmt.Errorf("%s: %s: no errors%s", e.name(), kind, remark))
 	}
 	return passed, problem
 }
@@ -119,82 +116,28 @@ func (o *CheckOptions) writeProblem(path string, problem error, stdout io.Writer
 	if o.Format != "json" {
 		return false, problem
 	}
-	return false, output.WriteFileFindings(stdout, o.Format, path, errorFindings(path, problem))
+	return false, WriteFileFindings(stdout, o.Format, path, errorFindings(path, problem))
 }
-
-func isError(f v1alpha1.Finding) bool { return f.Severity == string(policy.SeverityError) }
 
 // writeChanges writes what the node rules of a file change for the pods of the manifests.
 func (o *CheckOptions) writeChanges(ctx context.Context, e entry, stdin io.Reader, stdout, stderr io.Writer) error {
-	load := loadNodeRules
-	if e.key != "" {
-		load = loadFieldRules
-	}
-	rules, err := load(e.File)
+	rules, err := loadRules(e.File, e.key != "")
 	if err != nil {
 		return err
 	}
 	if e.key != "" {
-		output.WriteError(stderr, fmt.Errorf("%s: node rules are shown for a node without a resolv.conf, with the cluster DNS %v and "+
+		WriteError(stderr, fmt.Errorf("%s: node rules are shown for a node without a resolv.conf, with the cluster DNS %v and "+
 			"the cluster domain %q", e.name(), rules.Node.ClusterDNS, rules.Node.ClusterDomain))
 	}
 	m, readErr := o.Input.ReadPods(ctx, stdin)
-	output.WriteNotes(stderr, m)
-	out := output.RuleChanges{Stdout: stdout, JSON: o.Format == "json"}
+	WriteNotes(stderr, m)
+	out := RuleChanges{Stdout: stdout, JSON: o.Format == "json"}
 	for _, w := range m.Workloads {
 		w = w.OnNode(o.Input.Namespace, rules.Node.Name)
-		before, after := rules.decide(w.PolicyPod())
+		before, after := rules.without.Decide(w.PolicyPod(), rules.host), rules.with.Decide(w.PolicyPod(), rules.host)
 		if err := out.Write(w, &before, &after); err != nil {
 			return err
 		}
 	}
 	return errors.Join(readErr, out.Close())
-}
-
-// nodeRules decides with and without the node rules of a configuration file.
-type nodeRules struct {
-	Node config.Node
-
-	with, without *policy.Engine
-	host          resolvconf.File
-}
-
-// loadNodeRules reads the node rules of a ShimConfiguration or an AgentConfiguration, and the files
-// with the facts of the node. No other kind has rules.
-func loadNodeRules(f config.File) (*nodeRules, error) { return loadRules(f, config.File.Node) }
-
-// loadFieldRules is loadNodeRules for a file whose paths are those of another machine: it has the
-// node of [config.File.NodeOfFields].
-func loadFieldRules(f config.File) (*nodeRules, error) {
-	return loadRules(f, func(f config.File, _ string) (config.Node, error) { return f.NodeOfFields() })
-}
-
-func loadRules(f config.File, node func(config.File, string) (config.Node, error)) (*nodeRules, error) {
-	kind, err := f.Kind()
-	if err != nil {
-		return nil, err
-	}
-	if kind != v1alpha1.KindShim && kind != v1alpha1.KindAgent {
-		return nil, fmt.Errorf("%s: kind %s has no node rules: use -f with a %s or an %s only",
-			f.Path, kind, v1alpha1.KindShim, v1alpha1.KindAgent)
-	}
-	r := &nodeRules{}
-	if r.Node, err = node(f, kind); err != nil {
-		return nil, err
-	}
-	if r.with, err = r.Node.Engine(); err != nil {
-		return nil, err
-	}
-	plain := r.Node
-	plain.Rules = nil
-	if r.without, err = plain.Engine(); err != nil {
-		return nil, err
-	}
-	r.host, _ = r.Node.Host()
-	return r, nil
-}
-
-// decide returns the decision for a pod without the rules and with them.
-func (r *nodeRules) decide(pod policy.Pod) (before, after policy.Decision) {
-	return r.without.Decide(pod, r.host), r.with.Decide(pod, r.host)
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -74,7 +73,7 @@ func TestOptions_Run(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			o := cli.ValidateOptions{
 				Input: manifest.Input{Paths: []string{path}, Namespace: "default"}, FailOn: tt.failOn, Ignore: tt.ignore,
-				Output: output.Validation{Stdout: &stdout, Format: "text"},
+				Output: cli.Validation{Stdout: &stdout, Format: "text"},
 			}
 			if err := o.Check(); err != nil {
 				t.Fatal(err)
@@ -103,7 +102,7 @@ func TestOptions_Run(t *testing.T) {
 
 func TestOptions_Check(t *testing.T) {
 	valid := cli.ValidateOptions{
-		Input: manifest.Input{Paths: []string{"a"}, Namespace: "shop"}, FailOn: "info", Output: output.Validation{Format: "sarif"},
+		Input: manifest.Input{Paths: []string{"a"}, Namespace: "shop"}, FailOn: "info", Output: cli.Validation{Format: "sarif"},
 	}
 	for want, change := range map[string]func(*cli.ValidateOptions){
 		"":                      func(*cli.ValidateOptions) {},
@@ -142,7 +141,7 @@ func TestOptions_Run_UnknownCodes(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	o := cli.ValidateOptions{
 		Input: manifest.Input{Paths: []string{path}, Namespace: "default"}, FailOn: "info",
-		Output: output.Validation{Stdout: &stdout, Format: "text"},
+		Output: cli.Validation{Stdout: &stdout, Format: "text"},
 	}
 	passed, err := o.Run(t.Context(), rules, "", nil, &stderr)
 	if err != nil || !passed || stdout.Len() > 0 {

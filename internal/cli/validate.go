@@ -17,7 +17,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -30,7 +29,7 @@ func severities() []string {
 // Options are the values of the command's flags.
 type ValidateOptions struct {
 	Input  manifest.Input
-	Output output.Validation
+	Output Validation
 	FailOn string   // the lowest severity of a finding that fails: one of Severities
 	Ignore []string // codes of findings that are left out
 }
@@ -40,7 +39,7 @@ func (o *ValidateOptions) Register(flags *pflag.FlagSet) {
 	o.Input.Register(flags)
 	usage.FormatFlag(flags, &o.Output.Format,
 		"`FORMAT`: text, json (JSON Lines, one for each object), github (annotations for GitHub Actions) or sarif (2.1.0)",
-		output.ValidateFormats...)
+		ValidateFormats...)
 	usage.ChoiceFlag(flags, &o.FailOn, "fail-on", "",
 		"lowest `SEVERITY` of a finding for exit code 1: error, warning or info", severities()...)
 	flags.StringSliceVar(&o.Ignore, "ignore", nil,
@@ -67,10 +66,10 @@ func (o *ValidateOptions) Check() error {
 func (o *ValidateOptions) Run(ctx context.Context, rules *admission.Rules, node string,
 	stdin io.Reader, stderr io.Writer) (passed bool, err error) {
 	in, readErr := readInput(ctx, o.Input, stdin)
-	output.WriteNotes(stderr, in.Manifest)
-	output.WriteError(stderr, in.noteCodes())
+	WriteNotes(stderr, in.Manifest)
+	WriteError(stderr, in.noteCodes())
 	if err := o.Input.CheckPods(in.Manifest); err != nil && readErr == nil && len(in.services) == 0 {
-		output.WriteError(stderr, err)
+		WriteError(stderr, err)
 	}
 	results, err := in.check(ctx, rules, o.Input.Namespace, node, o.Ignore)
 	if err != nil {
@@ -82,7 +81,7 @@ func (o *ValidateOptions) Run(ctx context.Context, rules *admission.Rules, node 
 		return false, err
 	}
 	if readErr != nil {
-		output.WriteError(stderr, readErr)
+		WriteError(stderr, readErr)
 		summary.Unreadable = len(multierr.Unjoin(readErr))
 	}
 	summary.Write(stderr)
@@ -100,8 +99,8 @@ func (o *ValidateOptions) write(results []result, readErr error) error {
 }
 
 // summarize counts the results.
-func summarize(results []result) output.Summary {
-	s := output.Summary{Checked: len(results), Found: map[policy.Severity]int{}}
+func summarize(results []result) Summary {
+	s := Summary{Checked: len(results), Found: map[policy.Severity]int{}}
 	for _, r := range results {
 		for _, f := range r.Findings {
 			s.Found[f.Severity] += 1 + f.More
@@ -112,7 +111,7 @@ func summarize(results []result) output.Summary {
 }
 
 // fails reports whether there is a finding as grave as a severity.
-func fails(s output.Summary, severity string) bool {
+func fails(s Summary, severity string) bool {
 	grave := severities()[:slices.Index(severities(), severity)+1]
 	return slices.ContainsFunc(grave, func(severity string) bool { return s.Found[policy.Severity(severity)] > 0 })
 }

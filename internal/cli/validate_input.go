@@ -14,7 +14,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -64,7 +63,7 @@ func newServices(objects cluster.Manifest) (list []service) {
 
 // result are the findings about an object.
 type result struct {
-	output.Subject
+	Subject
 	Findings []policy.Finding
 	Ignored  int // findings that the options or an annotation leave out
 }
@@ -90,13 +89,13 @@ func (in *input) check(ctx context.Context, rules *admission.Rules, namespace, n
 			owned = nil // its controller may copy them to the pods
 		}
 		results = append(results, newResult(
-			output.Subject{Kind: w.Kind, Namespace: w.Pod.Namespace, Name: w.Name, At: w.At},
+			Subject{Kind: w.Kind, Namespace: w.Pod.Namespace, Name: w.Name, At: w.At},
 			slices.Concat(findings, collisions[i], unresolved[i], admission.CheckAnnotations(objects[i], owned, w.Pod.Annotations)),
 			ignore, w.Annotations, w.Pod.Annotations))
 	}
 	for _, s := range in.services {
 		results = append(results, newResult(
-			output.Subject{Kind: s.Source.Kind, Namespace: s.Namespace, Name: s.Name, At: s.Source.At},
+			Subject{Kind: s.Source.Kind, Namespace: s.Namespace, Name: s.Name, At: s.Source.At},
 			admission.CheckService(s.rules), ignore, s.Annotations))
 	}
 	return results, nil
@@ -112,9 +111,25 @@ func (in *input) objects(namespace, node string) (workloads []kube.Workload, obj
 }
 
 // newResult leaves out the findings whose code is in ignore, or in one of the annotations.
-func newResult(s output.Subject, findings []policy.Finding, ignore []string, annotations ...map[string]string) result {
+func newResult(s Subject, findings []policy.Finding, ignore []string, annotations ...map[string]string) result {
 	rest := slices.DeleteFunc(admission.WithoutIgnored(findings, annotations...), func(f policy.Finding) bool {
 		return slices.Contains(ignore, string(f.Code))
 	})
 	return result{s, rest, len(findings) - len(rest)}
+}
+
+// Object converts a workload. With a node, a Pod is a static pod of that node.
+func AdmissionObject(w kube.Workload, node string) admission.Object {
+	o := admission.Object{
+		Kind: w.Kind, Name: w.Name, GeneratedName: w.GeneratedName, GenerateName: w.GenerateName,
+		Pod: w.PolicyPod(), Ordinal: w.Ordinals.Base != "",
+		ManualSelector: w.ManualSelector, TemplateHostname: w.TemplateHostname,
+	}
+	for _, a := range w.Pod.Spec.HostAliases {
+		o.HostAliases = append(o.HostAliases, admission.HostAlias{IP: a.IP, Hostnames: a.Hostnames})
+	}
+	if w.Kind == admission.KindPod {
+		o.Node = node
+	}
+	return o
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/miekg/dns"
 	"github.com/spf13/pflag"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
@@ -154,11 +154,11 @@ func (o *Options) Run(ctx context.Context, c Config, n config.Node,
 	if err != nil {
 		return false, err
 	}
-	output.WriteFindings(stderr, findings)
+	cli.WriteFindings(stderr, findings)
 	var readErr error
 	if !o.Live() {
 		c.Manifest, readErr = o.Input.ReadPods(ctx, stdin)
-		output.WriteNotes(stderr, c.Manifest)
+		cli.WriteNotes(stderr, c.Manifest)
 	}
 	if len(c.Manifest.Workloads) == 0 && readErr != nil {
 		return false, readErr

@@ -78,7 +78,7 @@ var imports = map[string][]string{
 		"github.com/prometheus/client_golang/prometheus", "github.com/prometheus/client_golang/prometheus/collectors",
 		"github.com/prometheus/client_golang/prometheus/promhttp", "golang.org/x/sync/errgroup", "k8s.io/klog/v2"},
 	"internal/lookup": {"std", "api/v1alpha1", "internal/config", "internal/daemon", "internal/dnsnode",
-		"internal/kube", "internal/cluster", "internal/libc", "internal/manifest", "internal/output",
+		"internal/kube", "internal/cluster", "internal/libc", "internal/manifest", "internal/cli",
 		"internal/spelling", "internal/usage", "pkg/dnsserver", "pkg/dnsserver/autopath", "pkg/dnsserver/cache",
 		"pkg/dnsserver/upstream", "pkg/dnsserver/zone", "pkg/fqdn", "pkg/hostresolv", "pkg/policy", "pkg/resolvconf",
 		"github.com/miekg/dns", "github.com/spf13/pflag", "k8s.io/api/core/v1", "internal/doctor", "internal/document",
@@ -90,8 +90,6 @@ var imports = map[string][]string{
 		"internal/cluster", "internal/lookup", "internal/usage", "pkg/fqdn", "pkg/policy", "github.com/miekg/dns",
 		"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest", "k8s.io/client-go/transport/websocket",
 		"github.com/spf13/pflag"},
-	"internal/output": {"std", "api/v1alpha1", "internal/kube", "internal/manifest",
-		"internal/multierr", "pkg/policy", "pkg/resolvconf"},
 	"internal/manifest": {"std", "internal/kube", "internal/multierr", "internal/usage", "pkg/fqdn",
 		"github.com/fsnotify/fsnotify", "github.com/spf13/pflag"},
 	"internal/events": {"std", "internal/excerpt", "pkg/cri", "pkg/policy", "pkg/resolvconf",
@@ -160,7 +158,7 @@ var imports = map[string][]string{
 		"github.com/vishvananda/netlink/nl"},
 	"internal/podfile": {"std", "golang.org/x/sys/unix", "internal/excerpt"},
 	"internal/cli": {"std", "internal/admission", "internal/kube", "internal/cluster", "internal/manifest",
-		"internal/multierr", "internal/output", "internal/usage", "pkg/policy", "github.com/spf13/pflag",
+		"internal/multierr", "internal/usage", "pkg/policy", "github.com/spf13/pflag",
 		"internal/config", "api/v1alpha1", "internal/document", "internal/shim", "pkg/resolvconf"},
 }
 

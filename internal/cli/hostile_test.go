@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package output_test
+package cli_test
 
 import (
 	"encoding/json"
@@ -14,8 +14,8 @@ import (
 
 	"github.com/owenrumney/go-sarif/v2/sarif"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -48,7 +48,7 @@ func writeHostile(t *testing.T, format, text string) string {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	v := output.Validation{Stdout: &out, Format: format, Verbose: true, Version: "1"}
+	v := cli.Validation{Stdout: &out, Format: format, Verbose: true, Version: "1"}
 	for _, s := range []policy.Severity{policy.SeverityError, policy.SeverityWarning, policy.SeverityInfo} {
 		f := policy.Finding{Code: "c", Severity: s, Field: "spec.hostname" + text, Message: text, Hint: text}
 		if err := v.Write(subjectOf(m.Workloads[0]), []policy.Finding{f}); err != nil {
@@ -66,7 +66,7 @@ func writeHostile(t *testing.T, format, text string) string {
 // or ends a part of a workflow command.
 func TestValidation_Hostile(t *testing.T) {
 	plain := map[string]int{}
-	for _, format := range output.ValidateFormats {
+	for _, format := range cli.ValidateFormats {
 		plain[format] = strings.Count(writeHostile(t, format, "plain"), "\n")
 		for _, text := range hostile {
 			got := writeHostile(t, format, text)
@@ -87,7 +87,7 @@ func TestValidation_Hostile(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	output.WriteError(&out, errors.New(strings.Join(hostile, "")))
+	cli.WriteError(&out, errors.New(strings.Join(hostile, "")))
 	if strings.Count(out.String(), "\n") != 1 || strings.ContainsAny(out.String(), "\x1b\x07\r") {
 		t.Errorf("%q", out.String())
 	}
@@ -125,7 +125,7 @@ func TestValidation_SARIF(t *testing.T) {
 		checkSubset(t, "", logged, known)
 	}
 	var empty strings.Builder
-	if err := (&output.Validation{Stdout: &empty, Format: "sarif"}).Close(); err != nil {
+	if err := (&cli.Validation{Stdout: &empty, Format: "sarif"}).Close(); err != nil {
 		t.Fatal(err)
 	}
 	if report, err := sarif.FromString(empty.String()); err != nil || report.Runs[0].Results == nil {
@@ -183,6 +183,6 @@ func checkSubset(t *testing.T, path string, part, all any) {
 	}
 }
 
-func subjectOf(w kube.Workload) output.Subject {
-	return output.Subject{Kind: w.Kind, Namespace: w.Pod.Namespace, Name: w.Name, At: w.At}
+func subjectOf(w kube.Workload) cli.Subject {
+	return cli.Subject{Kind: w.Kind, Namespace: w.Pod.Namespace, Name: w.Name, At: w.At}
 }

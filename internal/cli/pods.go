@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package output
+package cli
 
 import (
 	"cmp"
@@ -15,10 +15,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 )
 
-const (
-	tableWidth   = 100
-	minPodColumn = 10
-)
+const tableWidth, minPodColumn = 100, 10
 
 // podHeader has the names of the columns.
 var podHeader = []string{"POD", "POLICY", "SOURCE", "OUTCOME", "DRIFT", "REFRESHED"}
@@ -30,7 +27,12 @@ func WriteNodePods(w io.Writer, format, pod string, pods v1alpha1.NodePods) erro
 	case format == formatJSON:
 		return WriteJSON(w, pods)
 	case pod != "":
-		return writePods(w, pods.Pods)
+		var text strings.Builder
+		for i := range pods.Pods {
+			writePod(&text, &pods.Pods[i])
+		}
+		_, err := io.WriteString(w, text.String())
+		return err
 	}
 	return writePodTable(w, pods.Pods)
 }
@@ -78,16 +80,7 @@ func shorten(s string, limit int) string {
 	return s[:limit-len("..")-half] + ".." + s[len(s)-half:]
 }
 
-// writePods writes the pods of a node with their files.
-func writePods(w io.Writer, pods []v1alpha1.NodePod) error {
-	var text strings.Builder
-	for i := range pods {
-		writePod(&text, &pods[i])
-	}
-	_, err := io.WriteString(w, text.String())
-	return err
-}
-
+// writePod writes a pod with its files.
 func writePod(out *strings.Builder, p *v1alpha1.NodePod) {
 	columns := podColumns(p)
 	for i, name := range []string{"policy", "source", "outcome", "drift", "refreshed"} {

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package output_test
+package cli_test
 
 import (
 	"errors"
@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/output"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -28,7 +28,7 @@ func workload(t *testing.T) kube.Workload {
 
 func TestWriteError_JoinedErrorsWithHints(t *testing.T) {
 	var out strings.Builder
-	output.WriteError(&out, errors.Join(
+	cli.WriteError(&out, errors.Join(
 		&kube.InputError{Location: kube.Location{File: "f.yaml", Document: 2, Line: 7, Column: 3, Field: "spec.x"},
 			Err: errors.New("is bad"), Hint: "correct it"},
 		errors.Join(errors.New("first"), errors.New("second"))))
@@ -41,7 +41,7 @@ func TestWriteError_JoinedErrorsWithHints(t *testing.T) {
 // TestRenderer_FindingsOnce: a finding about the node is the same for all pods.
 func TestRenderer_FindingsOnce(t *testing.T) {
 	var stdout, stderr strings.Builder
-	r := output.Renderer{Stdout: &stdout, Stderr: &stderr, Format: "resolv.conf"}
+	r := cli.Renderer{Stdout: &stdout, Stderr: &stderr, Format: "resolv.conf"}
 	d := policy.Decision{Findings: []policy.Finding{
 		{Severity: policy.SeverityWarning, Field: policy.FieldResolvConf, Message: "node", Hint: "n"},
 		{Severity: policy.SeverityWarning, Field: "spec.hostname", Message: "pod", Hint: "p"},
@@ -63,7 +63,7 @@ func TestRenderer_FindingsOnce(t *testing.T) {
 // once, for the first pod that gets something of it.
 func TestRenderer_HostNote(t *testing.T) {
 	var stdout, stderr strings.Builder
-	r := output.Renderer{Stdout: &stdout, Stderr: &stderr, Format: "json", HostNote: "this machine's"}
+	r := cli.Renderer{Stdout: &stdout, Stderr: &stderr, Format: "json", HostNote: "this machine's"}
 	pod := policy.Decision{Searches: []policy.Entry{{Text: "a.example", Source: policy.Source{Origin: policy.FromPod}}}}
 	host := policy.Decision{Searches: []policy.Entry{{Text: "vpn.example", Source: policy.Source{Origin: policy.FromHost, Index: 1}}}}
 	for i, d := range []*policy.Decision{&pod, &host, &host} {
@@ -81,7 +81,7 @@ func TestRenderer_HostNote(t *testing.T) {
 
 func TestValidation_Annotations(t *testing.T) {
 	var out strings.Builder
-	v := output.Validation{Stdout: &out, Format: "github"}
+	v := cli.Validation{Stdout: &out, Format: "github"}
 	finding := policy.Finding{Code: "c", Severity: policy.SeverityInfo, Field: "spec.hostname", Message: "100%\nof it", Hint: "h"}
 	v.Verbose = true
 	if err := v.Write(subjectOf(workload(t)), []policy.Finding{finding}); err != nil {
@@ -108,19 +108,19 @@ func (failing) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
 // writeAll writes findings to a file that is full.
 func writeAll(t *testing.T, format string, findings []policy.Finding) error {
-	v := output.Validation{Stdout: failing{}, Format: format}
+	v := cli.Validation{Stdout: failing{}, Format: format}
 	return errors.Join(v.Write(subjectOf(workload(t)), findings), v.Close())
 }
 
 func TestWrite_Errors(t *testing.T) {
 	findings := []policy.Finding{{Severity: policy.SeverityError, Message: "m"}}
-	for _, format := range output.ValidateFormats {
+	for _, format := range cli.ValidateFormats {
 		if err := writeAll(t, format, findings); fmt.Sprint(err) != "disk full" {
 			t.Errorf("Validation %s: %v", format, err)
 		}
 	}
-	for _, format := range output.RenderFormats {
-		r := output.Renderer{Stdout: failing{}, Stderr: new(strings.Builder), Format: format}
+	for _, format := range cli.RenderFormats {
+		r := cli.Renderer{Stdout: failing{}, Stderr: new(strings.Builder), Format: format}
 		if err := r.Write(workload(t), &policy.Decision{}); fmt.Sprint(err) != "disk full" {
 			t.Errorf("Renderer %s: %v", format, err)
 		}

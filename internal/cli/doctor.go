@@ -1,11 +1,10 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package output
+package cli
 
 import (
 	"embed"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
@@ -23,9 +22,7 @@ var DoctorFormats = []string{formatText, formatJSON, formatHTML}
 func WriteDoctor(w io.Writer, format string, r v1alpha1.DoctorResult) error {
 	switch format {
 	case formatJSON:
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(r)
+		return WriteJSON(w, r)
 	case formatHTML:
 		return writeDoctorPage(w, r)
 	}
@@ -47,12 +44,10 @@ func WriteDoctor(w io.Writer, format string, r v1alpha1.DoctorResult) error {
 
 func writeDoctorFinding(b *strings.Builder, f v1alpha1.DoctorFinding) {
 	fmt.Fprintf(b, "%s: %s: %s (%s)\n", f.Severity, visible(f.Object), visible(f.Message), f.Code)
-	for i, e := range f.Evidence {
-		label := "evidence:"
-		if i > 0 {
-			label = ""
-		}
+	label := "evidence:"
+	for _, e := range f.Evidence {
 		fmt.Fprintf(b, "  %-9s %s\n", label, visible(e))
+		label = ""
 	}
 	fmt.Fprintf(b, "  cause:    %s\n", visible(f.Cause))
 	fmt.Fprintf(b, "  next:     %s\n", visible(f.Next))
@@ -126,16 +121,21 @@ type page struct {
 }
 
 // writeDoctorPage writes a page without scripts and other files, so that it can be attached to
-// an incident. html/template escapes the texts, which authors of objects control.
+// an incident. html/template escapes the texts, which authors of objects control; invisible characters
+// are escaped because some change the order in which a browser shows text.
 func writeDoctorPage(w io.Writer, r v1alpha1.DoctorResult) error {
 	t, err := template.ParseFS(doctorPage, "doctor.html")
 	if err != nil {
 		return fmt.Errorf("the page of doctor: %w", err)
 	}
-	p := page{DoctorResult: visibleResult(r), Summary: doctorSummary(r), Width: chartWidth}
-	p.Bars = bars(p.Probes)
+	p := page{DoctorResult: r, Summary: doctorSummary(r), Bars: bars(r.Probes), Width: chartWidth}
 	p.MoreProbes = len(r.Probes) - len(p.Bars)
-	return t.Execute(w, p)
+	var b strings.Builder
+	if err := t.Execute(&b, p); err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, visibleLines(b.String()))
+	return err
 }
 
 func bars(probes []v1alpha1.DoctorProbe) (list []bar) {
@@ -154,42 +154,4 @@ func bars(probes []v1alpha1.DoctorProbe) (list []bar) {
 		list = append(list, b)
 	}
 	return list
-}
-
-// visibleResult returns r with invisible characters escaped: some change the order in which a
-// browser shows text.
-func visibleResult(r v1alpha1.DoctorResult) v1alpha1.DoctorResult {
-	findings := make([]v1alpha1.DoctorFinding, len(r.Findings))
-	for i, f := range r.Findings {
-		f.Object, f.Message, f.Evidence = visible(f.Object), visible(f.Message), visibleAll(f.Evidence)
-		f.Cause, f.Next = visible(f.Cause), visible(f.Next)
-		findings[i] = f
-	}
-	notChecked := make([]v1alpha1.DoctorNotChecked, len(r.NotChecked))
-	for i, n := range r.NotChecked {
-		notChecked[i] = v1alpha1.DoctorNotChecked{Checks: n.Checks, Why: visible(n.Why)}
-	}
-	probes := make([]v1alpha1.DoctorProbe, len(r.Probes))
-	for i, p := range r.Probes {
-		p.Name, p.Error, p.Answers = visible(p.Name), visible(p.Error), visibleAll(p.Answers)
-		probes[i] = p
-	}
-	r.Findings, r.NotChecked, r.Probes = findings, notChecked, probes
-	if r.Pod != nil {
-		pod := *r.Pod
-		pod.Name, pod.Policy, pod.Notes = visible(pod.Name), visible(pod.Policy), visibleAll(pod.Notes)
-		pod.Hostname, pod.FQDN = visible(pod.Hostname), visible(pod.FQDN)
-		lines := visibleAll(strings.Split(pod.ResolvConf, "\n"))
-		pod.ResolvConf = strings.Join(lines, "\n")
-		r.Pod = &pod
-	}
-	return r
-}
-
-func visibleAll(list []string) []string {
-	out := make([]string, len(list))
-	for i, s := range list {
-		out[i] = visible(s)
-	}
-	return out
 }

@@ -1,0 +1,143 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// annotate writes a workflow command of GitHub Actions
+// (docs.github.com/actions/reference/workflow-commands-for-github-actions). The line is
+// left out for the output of a template, because the template's lines are others.
+func (v *Validation) annotate(severity policy.Severity, at kube.Location, title, text string) error {
+	level := map[policy.Severity]string{policy.SeverityError: "error", policy.SeverityWarning: "warning",
+		policy.SeverityInfo: "notice"}[severity]
+	var properties []string
+	add := func(name string, value any) {
+		properties = append(properties, name+"="+strings.NewReplacer(":", "%3A", ",", "%2C").Replace(escape(fmt.Sprint(value))))
+	}
+	switch {
+	case at.Source != "":
+		add("file", visible(at.Source))
+	case at.File != "" && at.File != manifest.Stdin:
+		add("file", visible(at.File))
+		if at.Line > 0 {
+			add("line", at.Line)
+		}
+		if at.Column > 0 {
+			add("col", at.Column)
+		}
+	}
+	add("title", title)
+	_, err := fmt.Fprintf(v.Stdout, "::%s %s::%s\n", level, strings.Join(properties, ","), escape(text))
+	return err
+}
+
+// escape escapes the characters that end a workflow command.
+func escape(s string) string {
+	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(s)
+}
+
+// The parts of SARIF 2.1.0 (docs.oasis-open.org/sarif/sarif/v2.1.0) that code scanning
+// services display.
+type (
+	sarifLog struct {
+		Schema  string     `json:"$schema"`
+		Version string     `json:"version"`
+		Runs    []sarifRun `json:"runs"`
+	}
+	sarifRun struct {
+		Tool struct {
+			Driver sarifDriver `json:"driver"`
+		} `json:"tool"`
+		ColumnKind string        `json:"columnKind"`
+		Results    []sarifResult `json:"results"` // null means that the tool did not run (SARIF 3.14.23)
+	}
+	sarifDriver struct {
+		Name           string      `json:"name"`
+		Version        string      `json:"version,omitempty"`
+		InformationURI string      `json:"informationUri"`
+		Rules          []sarifRule `json:"rules"`
+	}
+	sarifRule struct {
+		ID      string `json:"id"`
+		HelpURI string `json:"helpUri"`
+	}
+	sarifResult struct {
+		RuleID  string `json:"ruleId"`
+		Level   string `json:"level"`
+		Message struct {
+			Text string `json:"text"`
+		} `json:"message"`
+		Locations []sarifLocation `json:"locations,omitempty"`
+	}
+	sarifLocation struct {
+		Physical struct {
+			Artifact struct {
+				URI string `json:"uri"`
+			} `json:"artifactLocation"`
+			Region *sarifRegion `json:"region,omitempty"`
+		} `json:"physicalLocation"`
+	}
+	sarifRegion struct {
+		StartLine   int `json:"startLine"`
+		StartColumn int `json:"startColumn,omitempty"`
+	}
+)
+
+const (
+	homepage = "https://github.com/dnsconfigurer/dnsconfigurer"
+	rulePage = homepage + "/blob/main/docs/checks.md#rules"
+)
+
+// newSARIFResult returns the result of a finding. It has no region for the output of a
+// template, because the template's lines are others.
+func newSARIFResult(severity policy.Severity, at kube.Location, code, text string) sarifResult {
+	level := map[policy.Severity]string{policy.SeverityError: "error", policy.SeverityWarning: "warning",
+		policy.SeverityInfo: "note"}[severity]
+	r := sarifResult{RuleID: code, Level: level}
+	r.Message.Text = text
+	file := cmp.Or(at.Source, at.File)
+	if file == "" {
+		return r
+	}
+	var l sarifLocation
+	l.Physical.Artifact.URI = fileURI(file)
+	if at.Source == "" && at.Line > 0 {
+		l.Physical.Region = &sarifRegion{at.Line, at.Column}
+	}
+	r.Locations = []sarifLocation{l}
+	return r
+}
+
+// fileURI returns a path as a URI reference. A relative one is relative to the directory of
+// the run, which for code scanning services is the root of the repository.
+func fileURI(path string) string {
+	u := url.URL{Path: filepath.ToSlash(path)}
+	if filepath.IsAbs(path) {
+		u.Scheme = "file"
+	}
+	return u.String()
+}
+
+func newSARIFLog(version string, results []sarifResult) sarifLog {
+	run := sarifRun{ColumnKind: "unicodeCodePoints", Results: append([]sarifResult{}, results...)}
+	run.Tool.Driver = sarifDriver{"dnsconfigurer", version, homepage, []sarifRule{}}
+	for _, r := range results {
+		if rule := (sarifRule{r.RuleID, rulePage}); !slices.Contains(run.Tool.Driver.Rules, rule) {
+			run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, rule)
+		}
+	}
+	const schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+	return sarifLog{schema, "2.1.0", []sarifRun{run}}
+}
