@@ -96,15 +96,15 @@ func needContainer(v *view) (string, bool) {
 	return v.Unread[Ephemeral], len(v.probesThrough(MeansContainer)) > 0
 }
 
-// probesBy returns the probes in groups, in the order of the first one of each.
-func probesBy[K comparable](probes []probe, key func(probe) K) (keys []K, groups map[K][]probe) {
-	groups = map[K][]probe{}
-	for _, p := range probes {
-		k := key(p)
+// groupBy returns the elements in groups, in the order of the first one of each.
+func groupBy[T any, K comparable](list []T, key func(T) K) (keys []K, groups map[K][]T) {
+	groups = map[K][]T{}
+	for _, element := range list {
+		k := key(element)
 		if groups[k] == nil {
 			keys = append(keys, k)
 		}
-		groups[k] = append(groups[k], p)
+		groups[k] = append(groups[k], element)
 	}
 	return keys, groups
 }
@@ -152,9 +152,9 @@ func (v *view) repliesOverIPv4(p probe) bool {
 
 // findNoReply returns the servers without a reply through the network, or without one over one protocol.
 func findNoReply(v *view) (hits []hit) {
-	servers, all := probesBy(only(v.usable, usedNetwork), targetOf)
+	servers, all := groupBy(only(v.usable, usedNetwork), targetOf)
 	for _, s := range servers {
-		_, byProtocol := probesBy(all[s], func(p probe) string { return p.Protocol })
+		_, byProtocol := groupBy(all[s], func(p probe) string { return p.Protocol })
 		udp, tcp := byProtocol[UDP], byProtocol[TCP]
 		hasUDP, hasTCP := slices.ContainsFunc(udp, replied), slices.ContainsFunc(tcp, replied)
 		message := ""
@@ -177,7 +177,7 @@ func findNoReply(v *view) (hits []hit) {
 }
 
 func findForwardNoReply(v *view) (hits []hit) {
-	servers, all := probesBy(v.probesThrough(MeansForward), targetOf)
+	servers, all := groupBy(v.probesThrough(MeansForward), targetOf)
 	for _, s := range servers {
 		if !slices.ContainsFunc(all[s], replied) {
 			hits = append(hits, s.hit("it does not reply", lines(all[s])...))
@@ -197,9 +197,9 @@ func findPodNoReply(v *view) []hit {
 // findUnreliable returns the servers that lose queries about names of the cluster, or reply late: through a port-forward a
 // reply takes the time of the API server and the kubelet, too.
 func findUnreliable(v *view) (hits []hit) {
-	servers, all := probesBy(only(v.usable, func(p probe) bool { return usedNetwork(p) && v.isClusterName(p) }), targetOf)
+	servers, all := groupBy(only(v.usable, func(p probe) bool { return usedNetwork(p) && v.isClusterName(p) }), targetOf)
 	for _, s := range servers {
-		protocols, byProtocol := probesBy(all[s], func(p probe) string { return p.Protocol })
+		protocols, byProtocol := groupBy(all[s], func(p probe) string { return p.Protocol })
 		for _, protocol := range protocols {
 			list := byProtocol[protocol]
 			lost := only(list, func(p probe) bool { return !replied(p) })
@@ -253,12 +253,12 @@ func replyOf(p probe) string { return p.RCode + " " + strings.Join(sorted(p.Answ
 // usualReplies returns the most frequent reply of the endpoints to each question about a name of the cluster, the
 // first one of several.
 func (v *view) usualReplies() map[string]probe {
-	questions, all := probesBy(only(v.usable, func(p probe) bool {
+	questions, all := groupBy(only(v.usable, func(p probe) bool {
 		return p.Role == RoleEndpoint && replied(p) && v.isClusterName(p)
 	}), questionOf)
 	usual := map[string]probe{}
 	for _, q := range questions {
-		replies, same := probesBy(all[q], replyOf)
+		replies, same := groupBy(all[q], replyOf)
 		most := slices.MaxFunc(replies, func(a, b string) int { return cmp.Compare(len(same[a]), len(same[b])) })
 		usual[q] = same[most][0]
 	}
@@ -269,7 +269,7 @@ func (v *view) usualReplies() map[string]probe {
 // API server, or, where it has none, than most endpoints.
 func findWrongAnswer(v *view) (hits []hit) {
 	usual, exists := v.usualReplies(), v.existing()
-	servers, all := probesBy(only(v.usable, func(p probe) bool { return replied(p) && v.isClusterName(p) }), targetOf)
+	servers, all := groupBy(only(v.usable, func(p probe) bool { return replied(p) && v.isClusterName(p) }), targetOf)
 	for _, s := range servers {
 		message := ""
 		var evidence []string
@@ -317,7 +317,7 @@ func (v *view) existing() map[string]bool {
 
 func findAAAA(v *view) (hits []hit) {
 	exists := v.existing()
-	servers, all := probesBy(only(v.usable, func(p probe) bool {
+	servers, all := groupBy(only(v.usable, func(p probe) bool {
 		return p.Type == "AAAA" && p.RCode == rcodeNXDomain && exists[p.Server+p.Name]
 	}), func(p probe) string { return p.Server })
 	for _, s := range servers {
@@ -329,7 +329,7 @@ func findAAAA(v *view) (hits []hit) {
 // findExternal returns the servers that resolve names of the cluster, and no names outside: these are queried over
 // UDP, and through a port-forward over TCP.
 func findExternal(v *view) (hits []hit) {
-	servers, all := probesBy(v.usable, targetOf)
+	servers, all := groupBy(v.usable, targetOf)
 	for _, s := range servers {
 		works, resolved := false, false
 		var outside []probe

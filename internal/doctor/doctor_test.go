@@ -5,6 +5,9 @@ package doctor
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -20,13 +23,7 @@ import (
 func snapshotOf(t testing.TB, objects dnsfaults.Objects) *Snapshot {
 	t.Helper()
 	s := &Snapshot{Unread: map[Kind]string{}, Probes: healthyProbes()}
-	for _, key := range slices.Sorted(func(yield func(string) bool) {
-		for key := range objects {
-			if !yield(key) {
-				return
-			}
-		}
-	}) {
+	for _, key := range slices.Sorted(maps.Keys(objects)) {
 		addObject(t, s, objects[key])
 	}
 	return s
@@ -34,51 +31,22 @@ func snapshotOf(t testing.TB, objects dnsfaults.Objects) *Snapshot {
 
 func addObject(t testing.TB, s *Snapshot, o dnsfaults.Object) {
 	t.Helper()
-	switch o["kind"] {
-	case "Service":
-		decode(t, &s.Services, o)
-	case "EndpointSlice":
-		decode(t, &s.Slices, o)
-	case "Pod":
-		decode(t, &s.Pods, o)
-	case "Node":
-		decode(t, &s.Nodes, o)
-	case "Namespace":
-		decode(t, &s.Namespaces, o)
-	case "Event":
-		decode(t, &s.Events, o)
-	case "Deployment":
-		decode(t, &s.Deployments, o)
-	case "DaemonSet":
-		decode(t, &s.DaemonSets, o)
-	case "NetworkPolicy":
-		decode(t, &s.Networks, o)
-	case "ValidatingAdmissionPolicy":
-		decode(t, &s.Policies, o)
-	case "ValidatingAdmissionPolicyBinding":
-		decode(t, &s.Bindings, o)
-	case "ValidatingWebhookConfiguration":
-		decode(t, &s.Validating, o)
-	case "MutatingWebhookConfiguration":
-		decode(t, &s.Mutating, o)
-	case "ConfigMap":
-		decode(t, &s.ConfigMaps, o)
-	default:
-		t.Fatalf("unknown kind %v", o["kind"])
-	}
-}
-
-func decode[T any](t testing.TB, into *[]T, o dnsfaults.Object) {
-	t.Helper()
+	into, ok := map[string]any{
+		"Service": &s.Services, "EndpointSlice": &s.Slices, "Pod": &s.Pods, "Node": &s.Nodes, "Namespace": &s.Namespaces,
+		"Event": &s.Events, "Deployment": &s.Deployments, "DaemonSet": &s.DaemonSets, "NetworkPolicy": &s.Networks,
+		"ValidatingAdmissionPolicy": &s.Policies, "ValidatingAdmissionPolicyBinding": &s.Bindings,
+		"ValidatingWebhookConfiguration": &s.Validating, "MutatingWebhookConfiguration": &s.Mutating, "ConfigMap": &s.ConfigMaps,
+	}[o["kind"].(string)]
 	text, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || !ok {
+		t.Fatalf("%v: %v", o["kind"], err)
 	}
-	var item T
-	if err := json.Unmarshal(text, &item); err != nil {
+	list := reflect.ValueOf(into).Elem()
+	item := reflect.New(list.Type().Elem())
+	if err := json.Unmarshal(text, item.Interface()); err != nil {
 		t.Fatalf("%s: %v", o.Key(), err)
 	}
-	*into = append(*into, item)
+	list.Set(reflect.Append(list, item.Elem()))
 }
 
 const (
@@ -97,19 +65,8 @@ func healthyProbes() (list []v1alpha1.DoctorProbe) {
 			role = RoleService
 		}
 		add := func(protocol, name, qtype string, answers ...string) {
-			list = append(
-				list,
-				v1alpha1.DoctorProbe{
-					Server:   server,
-					Role:     role,
-					Protocol: protocol,
-					Name:     name,
-					Type:     qtype,
-					RCode:    rcodeSuccess,
-					Answers:  answers,
-					Micros:   900,
-				},
-			)
+			list = append(list, v1alpha1.DoctorProbe{Server: server, Role: role, Protocol: protocol, Name: name, Type: qtype,
+				RCode: rcodeSuccess, Answers: answers, Micros: 900})
 		}
 		add(UDP, apiName, "A", "10.96.0.1")
 		add(UDP, apiName, "AAAA")
@@ -200,30 +157,62 @@ func checkFault(t *testing.T, r v1alpha1.DoctorResult, finds []string, evidence 
 	}
 }
 
-// TestRun_LoopCauses: the cause explains the server of the evidence. Only a loopback address is the pod
-// itself.
-func TestRun_LoopCauses(t *testing.T) {
-	corefile := func(server string) *Snapshot {
-		objects := healthy(t)
-		data := objects["ConfigMap kube-system/coredns"]["data"].(map[string]any)
-		data["Corefile"] = strings.Replace(data["Corefile"].(string), "forward . /etc/resolv.conf", "forward . "+server, 1)
-		return snapshotOf(t, objects)
+// withCorefile returns the healthy cluster with a change of its Corefile.
+func withCorefile(t *testing.T, old, text string) *Snapshot {
+	objects := healthy(t)
+	data := objects["ConfigMap kube-system/coredns"]["data"].(map[string]any)
+	corefile := data["Corefile"].(string)
+	if !strings.Contains(corefile, old) {
+		t.Fatalf("no %q in %s", old, corefile)
 	}
-	tests := []struct {
-		name     string
-		snapshot *Snapshot
-		loopback bool
-	}{
-		{"Corefile: the Service", corefile("10.96.0.10"), false},
-		{"Corefile: a loopback address", corefile("127.0.0.53"), true},
+	data["Corefile"] = strings.Replace(corefile, old, text, 1)
+	return snapshotOf(t, objects)
+}
+
+// TestRun_Corefile: what loses names of the cluster, and what does not; the cause explains the server of a loop: only
+// a loopback address is the pod itself.
+func TestRun_Corefile(t *testing.T) {
+	for _, tt := range []struct{ old, text, code, part string }{
+		{"/etc/resolv.conf", "10.96.0.10", "corefile-loop", "each query for a name outside the cluster returns"},
+		{"/etc/resolv.conf", "127.0.0.53", "corefile-loop", "in a pod a loopback address is the pod itself"},
+		{"loop", "template IN A {\n rcode NOERROR\n}", "corefile-lost-names", "Corefile:17: template IN A"},
+		{"loop", "template IN AAAA {\n rcode NXDOMAIN\n}", "corefile-lost-names", "Corefile:17: template IN AAAA"},
+		{"loop", "template IN AAAA", "", ""},
+		{"loop", "template IN A corp.example", "", ""},
+		{"loop", "template IN A {\n match ^a\n fallthrough\n}", "", ""},
+		{"loop", "acl {\n block\n}", "corefile-lost-names", "Corefile:17: acl"},
+		{"loop", "acl {\n block type ANY\n}", "", ""},
+		{"pods insecure", "namespaces shop", "corefile-lost-names", "Corefile:7: kubernetes"},
+		{".:53", ".:5353", "corefile-lost-names", "no server block has the port 53, to which the Service leads"},
+		{"loop", "hosts /etc/hosts corp.example", "", ""},
+	} {
+		r := Run(t.Context(), withCorefile(t, tt.old, tt.text))
+		got := codes(r)
+		if tt.code == "" && got == nil {
+			continue
+		}
+		text := fmt.Sprintf("%+v", r.Findings)
+		if len(r.Findings) != 1 || got[0] != tt.code || !strings.Contains(text, tt.part) {
+			t.Errorf("%q: want %s, %q: %s", tt.text, tt.code, tt.part, text)
+		}
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			r := Run(t.Context(), tt.snapshot)
-			if len(r.Findings) != 1 || strings.Contains(r.Findings[0].Cause, "loopback") != tt.loopback {
-				t.Errorf("want one finding, whose cause has a loopback address: %t: %+v", tt.loopback, r.Findings)
-			}
+}
+
+// TestRun_Limits: the pods of a node have one finding.
+func TestRun_Limits(t *testing.T) {
+	s := snapshotOf(t, healthy(t))
+	for i := range 30 {
+		p := corev1.Pod{}
+		p.Namespace, p.Name, p.Spec.NodeName = "shop", fmt.Sprint("p", i), "a"
+		s.Pods = append(s.Pods, p)
+		s.Events = append(s.Events, corev1.Event{
+			Reason: reasonDNS, Message: "Search Line limits were exceeded, the applied search line is: " + p.Name,
+			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: p.Name},
 		})
+	}
+	r := Run(t.Context(), s)
+	if len(r.Findings) != 1 || !strings.HasSuffix(r.Findings[0].Message, ", and of 29 more pods of its node") {
+		t.Errorf("%+v", r.Findings)
 	}
 }
 

@@ -23,6 +23,8 @@ delete: [Node b, Pod kube-system/coredns-2, Pod kube-system/node-cache-b]`,
 merge: {Service shop/web: {spec: {selector: {app: idle}}}}
 create: [{apiVersion: apps/v1, kind: Deployment, metadata: {name: idle, namespace: shop},
   spec: {replicas: 0, selector: {matchLabels: {app: idle}}, template: {metadata: {labels: {app: idle, v: "1"}}}}}]`,
+		"an admission policy of another project without a binding": `
+create: [{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: example}}]`,
 		"endpoints without pods": `
 merge: {EndpointSlice kube-system/kube-dns-1: {endpoints: [{addresses: [10.244.1.2]}, {addresses: [10.244.2.2]}]}}`,
 		"a NodeLocal DNSCache of Kubernetes": `

@@ -49,12 +49,9 @@ const (
 type Server struct {
 	UDP, TCP netip.AddrPort
 	Role     string
-}
 
-// Forward is a pod of the cluster DNS to which a port can be forwarded.
-type Forward struct {
+	// Namespace and Pod are of an endpoint to which a port can be forwarded; "": none.
 	Namespace, Pod string
-	Server         netip.AddrPort // the endpoint; its port is that of the pod
 }
 
 // Query is a question to a DNS server.
@@ -80,27 +77,26 @@ func Servers(s *Snapshot) (servers []Server) {
 	for _, text := range v.dns.Spec.ClusterIPs {
 		if a, err := netip.ParseAddr(text); err == nil {
 			at := netip.AddrPortFrom(a, dnsPort)
-			servers = append(servers, Server{at, at, RoleService})
+			servers = append(servers, Server{UDP: at, TCP: at, Role: RoleService})
 		}
 	}
 	for _, e := range v.endpoints {
 		if e.ready && len(servers) < MaxServers {
 			udp, tcp := v.queryPort(e, e.udp, corev1.ProtocolUDP), v.queryPort(e, e.tcp, corev1.ProtocolTCP)
-			servers = append(servers, Server{netip.AddrPortFrom(e.addr, udp), netip.AddrPortFrom(e.addr, tcp), RoleEndpoint})
+			servers = append(servers, Server{netip.AddrPortFrom(e.addr, udp), netip.AddrPortFrom(e.addr, tcp), RoleEndpoint,
+				v.dns.Namespace, e.pod})
 		}
 	}
 	return servers
 }
 
 // Forwards returns the ready pods of the cluster DNS, each once.
-func Forwards(s *Snapshot) (list []Forward) {
-	v := newView(s)
+func Forwards(s *Snapshot) (list []Server) {
 	seen := map[string]bool{"": true}
-	for _, e := range v.endpoints {
-		if e.ready && !seen[e.pod] && len(list) < maxForwards {
-			seen[e.pod] = true // a pod has an endpoint for each family
-			at := netip.AddrPortFrom(e.addr, v.queryPort(e, e.tcp, corev1.ProtocolTCP))
-			list = append(list, Forward{Namespace: v.dns.Namespace, Pod: e.pod, Server: at})
+	for _, server := range Servers(s) {
+		if !seen[server.Pod] && len(list) < maxForwards {
+			seen[server.Pod] = true // a pod has an endpoint for each family
+			list = append(list, server)
 		}
 	}
 	return list
@@ -116,57 +112,32 @@ func (v *view) queryPort(e endpoint, port int32, protocol corev1.Protocol) uint1
 	return uint16(cmp.Or(port, e.port(protocol), dnsPort))
 }
 
-// Plan returns the questions for servers: names of the cluster, over UDP and TCP, one outside, external, with a
-// final dot ("": none), and queries that show whether packets are lost. now is the time of the snapshot.
-func Plan(s *Snapshot, servers []Server, external string, now time.Time) (queries []Query) {
-	v := newView(s)
-	questions := v.questions(external, now)
-	if len(questions) == 0 {
-		return nil
-	}
-	for _, server := range servers {
-		add := func(protocol, name, qtype string, delay time.Duration) {
-			at := server.UDP
-			if protocol == TCP {
-				at = server.TCP
-			}
-			queries = append(queries, Query{at, server.Role, MeansNetwork, protocol, name, qtype, delay})
-		}
-		for _, q := range questions {
-			add(q.protocol, q.name, q.qtype, 0)
-		}
-		for i := range lossUDP {
-			add(UDP, v.apiName(), "A", time.Duration(i+1)*lossInterval)
-		}
-		for i := range lossTCP {
-			add(TCP, v.apiName(), "A", time.Duration(i+1)*lossInterval)
-		}
-	}
-	return queries
-}
-
-// PlanForward returns the same questions for forwarded ports, over TCP.
-func PlanForward(s *Snapshot, forwards []Forward, external string, now time.Time) (queries []Query) {
-	for _, f := range forwards {
-		for _, q := range newView(s).questions(external, now) {
-			if q.protocol == UDP { // the one over TCP is there over UDP, too
-				queries = append(queries, Query{f.Server, RoleEndpoint, MeansForward, TCP, q.name, q.qtype, 0})
-			}
-		}
-	}
-	return queries
-}
-
-// PlanContainer returns the questions that show whether a pod reaches servers: one over each protocol.
-func PlanContainer(s *Snapshot, servers []Server) (queries []Query) {
+// Plan returns the queries to servers by a means. From this machine: names of the cluster, over UDP and TCP, one
+// outside, external, with a final dot ("": none), and queries that show whether packets are lost. Through a forwarded
+// port: the same questions over TCP. From a container: one question over each protocol, which shows whether the pod
+// reaches a server. now is the time of the snapshot.
+func Plan(s *Snapshot, means string, servers []Server, external string, now time.Time) (queries []Query) {
 	v := newView(s)
 	if !v.hasValidDomain() {
 		return nil
 	}
+	questions := v.questions(external, now)
+	if means == MeansContainer {
+		questions = []question{{UDP, v.apiName(), "A", 0}, {TCP, v.apiName(), "A", 0}}
+	}
 	for _, server := range servers {
-		queries = append(queries,
-			Query{server.UDP, server.Role, MeansContainer, UDP, v.apiName(), "A", 0},
-			Query{server.TCP, server.Role, MeansContainer, TCP, v.apiName(), "A", 0})
+		for _, q := range questions {
+			at := server.UDP
+			switch {
+			case means == MeansForward && (q.protocol == TCP || q.delay > 0):
+				continue // the question over TCP is there over UDP, too
+			case means == MeansForward:
+				q.protocol, at = TCP, server.TCP
+			case q.protocol == TCP:
+				at = server.TCP
+			}
+			queries = append(queries, Query{at, server.Role, means, q.protocol, q.name, q.qtype, q.delay})
+		}
 	}
 	return queries
 }
@@ -174,20 +145,26 @@ func PlanContainer(s *Snapshot, servers []Server) (queries []Query) {
 // apiName returns the name of the API server, which each cluster has.
 func (v *view) apiName() string { return "kubernetes.default.svc." + v.domain + "." }
 
-// question is a name and the type of its records.
-type question struct{ protocol, name, qtype string }
+// question is a name and the type of its records. delay is that of a Query.
+type question struct {
+	protocol, name, qtype string
+	delay                 time.Duration
+}
 
-// questions returns the questions to each server; none if the domain of the cluster cannot be part of a name.
+// questions returns the questions to each server.
 func (v *view) questions(external string, now time.Time) []question {
-	if !v.hasValidDomain() {
-		return nil
-	}
-	list := []question{{UDP, v.apiName(), "A"}, {UDP, v.apiName(), "AAAA"}, {TCP, v.apiName(), "A"}}
+	list := []question{{UDP, v.apiName(), "A", 0}, {UDP, v.apiName(), "AAAA", 0}, {TCP, v.apiName(), "A", 0}}
 	for _, name := range v.newest(now) {
-		list = append(list, question{UDP, name, "A"})
+		list = append(list, question{UDP, name, "A", 0})
 	}
 	if external != "" {
-		list = append(list, question{UDP, external, "A"}, question{UDP, external, "AAAA"})
+		list = append(list, question{UDP, external, "A", 0}, question{UDP, external, "AAAA", 0})
+	}
+	for i := range lossUDP {
+		list = append(list, question{UDP, v.apiName(), "A", time.Duration(i+1) * lossInterval})
+	}
+	for i := range lossTCP {
+		list = append(list, question{TCP, v.apiName(), "A", time.Duration(i+1) * lossInterval})
 	}
 	return list
 }

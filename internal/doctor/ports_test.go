@@ -51,7 +51,8 @@ func TestServers_Ports(t *testing.T) {
 				}
 			}
 			endpoint := netip.MustParseAddr("10.244.1.2")
-			want := Server{netip.AddrPortFrom(endpoint, tt.udp), netip.AddrPortFrom(endpoint, tt.tcp), RoleEndpoint}
+			want := Server{netip.AddrPortFrom(endpoint, tt.udp), netip.AddrPortFrom(endpoint, tt.tcp), RoleEndpoint,
+				"kube-system", "coredns-1"}
 			if servers := Servers(s); !slices.Contains(servers, want) {
 				t.Errorf("no %v in %v", want, servers)
 			}

@@ -23,25 +23,8 @@ import (
 )
 
 var kinds = []Kind{
-	Services,
-	Slices,
-	Pods,
-	Nodes,
-	Namespaces,
-	Events,
-	Deployments,
-	DaemonSets,
-	Networks,
-	Policies,
-	Bindings,
-	Validating,
-	Mutating,
-	ConfigMaps,
-	Probes,
-	Kubelets,
-	PodFiles,
-	PortForward,
-	Ephemeral,
+	Services, Slices, Pods, Nodes, Namespaces, Events, Deployments, DaemonSets, Networks, Policies, Bindings, Validating, Mutating,
+	ConfigMaps, Probes, Kubelets, PodFiles, PortForward, Ephemeral,
 }
 
 // TestRun_Unread: what was not read is not healthy, and not a finding.
@@ -232,16 +215,8 @@ func TestRun_Pod(t *testing.T) {
 		want []string
 		none string
 	}{
-		{
-			"shop/db-0",
-			[]string{
-				"nameserver 10.96.0.10",
-				"search shop.svc.cluster.local svc.cluster.local cluster.local",
-				"FQDN db-0.db.shop.svc.cluster.local",
-				"glibc sends 8 queries",
-			},
-			"assumed",
-		},
+		{"shop/db-0", []string{"nameserver 10.96.0.10", "search shop.svc.cluster.local svc.cluster.local cluster.local",
+			"FQDN db-0.db.shop.svc.cluster.local", "glibc sends 8 queries"}, "assumed"},
 		{"kube-system/coredns-1", []string{"has the resolv.conf of its node a"}, "nameserver 10"},
 	}
 	for _, tt := range tests {

@@ -77,7 +77,7 @@ func hasEnded(err error) bool { return errors.Is(err, errReplaced) || errors.Is(
 func containerProbes(ctx context.Context, c Config, s *doctor.Snapshot, servers []doctor.Server) (
 	probes []v1alpha1.DoctorProbe, why string,
 ) {
-	plan := doctor.PlanContainer(s, servers)
+	plan := doctor.Plan(s, doctor.MeansContainer, servers, "", time.Time{})
 	if len(plan) == 0 {
 		return nil, noServers
 	}

@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
@@ -125,32 +124,5 @@ func TestAll_Closed(t *testing.T) {
 		if r := doctor.Run(t.Context(), s); len(r.NotChecked) == 0 || r.Passed+len(r.Findings) == 0 {
 			t.Errorf("%s: %+v", kind, r)
 		}
-	}
-}
-
-// TestSnapshot_HalfForbidden: without permission for half of the kinds, the checks of the other
-// kinds run.
-func TestSnapshot_HalfForbidden(t *testing.T) {
-	forbidden := []doctor.Kind{doctor.Nodes, doctor.Events, doctor.Deployments, doctor.Policies,
-		doctor.Validating}
-	a := &api{pods: 1, status: map[string]int{string(doctor.ConfigMaps): http.StatusForbidden}}
-	for _, kind := range forbidden {
-		a.status[string(kind)] = http.StatusForbidden
-	}
-	s := snapshot(t, a, 100)
-	for _, kind := range forbidden {
-		if !strings.Contains(s.Unread[kind], "no permission to list "+string(kind)) {
-			t.Errorf("%s: %q", kind, s.Unread[kind])
-		}
-	}
-	for _, name := range []string{doctor.KubeletConfigMap, "c0"} {
-		key := types.NamespacedName{Namespace: systemNamespace, Name: name}
-		if !strings.HasPrefix(s.UnreadConfigMaps[key], "no permission to get ConfigMap "+key.String()+": ") {
-			t.Errorf("%s: %q", name, s.UnreadConfigMaps)
-		}
-	}
-	r := doctor.Run(t.Context(), s)
-	if len(s.Unread) != len(forbidden) || r.Passed+len(r.Findings) == 0 || len(r.NotChecked) == 0 {
-		t.Errorf("unread: %v, result: %+v", s.Unread, r)
 	}
 }

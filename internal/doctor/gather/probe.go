@@ -43,7 +43,7 @@ func sendProbes(ctx context.Context, c Config, s *doctor.Snapshot) {
 	}
 	kinds := []doctor.Kind{doctor.Probes}
 	transports := []transport{func(ctx context.Context) ([]v1alpha1.DoctorProbe, string) {
-		return networkProbes(ctx, doctor.Plan(s, servers, c.ExternalName, start), start)
+		return networkProbes(ctx, doctor.Plan(s, doctor.MeansNetwork, servers, c.ExternalName, start), start)
 	}}
 	if c.PortForward {
 		kinds = append(kinds, doctor.PortForward)
