@@ -203,7 +203,7 @@ var brokenRecords = []struct {
 // question.
 func rdataOf(t *testing.T, wire []byte) []byte {
 	t.Helper()
-	at := headerLen + skipName(wire[headerLen:]) + questionFixedLen + 2 + recordFixedLen
+	at := headerLen + upstream.SkipName(wire[headerLen:], 0) + questionFixedLen + 2 + recordFixedLen
 	if wire[7] != 1 || at > len(wire) {
 		t.Fatalf("no answer in %x", wire)
 	}

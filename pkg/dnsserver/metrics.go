@@ -10,6 +10,7 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 )
@@ -70,25 +71,26 @@ type autopathMetrics struct {
 	sent       *prometheus.CounterVec
 }
 
-func newAutopathMetrics() autopathMetrics {
+// newAutopathMetrics returns the metrics. The results of search lists that are sent are registered with sender.
+func newAutopathMetrics(auto, sender promauto.Factory) autopathMetrics {
 	m := autopathMetrics{
-		expansions: prometheus.NewCounterVec(prometheus.CounterOpts{
+		expansions: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_autopath_expansions_total",
 			Help: "Search lists expanded for a query, by the source of the list (name, option) and result (found, nodata, absent, failed).",
 		}, []string{"by", "result"}),
-		candidates: prometheus.NewHistogram(prometheus.HistogramOpts{
+		candidates: auto.NewHistogram(prometheus.HistogramOpts{
 			Name: "dnsconfigurer_dns_autopath_candidates", Help: "Candidate names tried by an expansion.",
 			Buckets: []float64{1, 2, 3, 4, 5, 6, 8, 16, 33},
 		}),
-		forwarded: prometheus.NewHistogram(prometheus.HistogramOpts{
+		forwarded: auto.NewHistogram(prometheus.HistogramOpts{
 			Name: "dnsconfigurer_dns_autopath_questions", Help: "Queries to other servers that an expansion needed.",
 			Buckets: []float64{0, 2, 4, 8, 16, 32, 64, 99},
 		}),
-		ignored: prometheus.NewCounterVec(prometheus.CounterOpts{
+		ignored: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_autopath_ignored_total",
 			Help: "SearchPaths options that were ignored, by reason (source, malformed, length).",
 		}, []string{"reason"}),
-		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
+		sent: sender.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_autopath_sent_total",
 			Help: "Search lists sent to the cluster DNS server, by result: expanded, silent (it ignored the option), " +
 				"refused (it is at a limit) or failed. After silent and refused the node cache expands the list itself.",
@@ -108,45 +110,49 @@ func newAutopathMetrics() autopathMetrics {
 	return m
 }
 
-// newMetrics returns the metrics, registered with r unless that is nil. Only a node cache
-// sends search lists and has the metric of their results.
-func newMetrics(r prometheus.Registerer, c *cache.Cache, queries *limiter, nodeCache bool) *metrics {
-	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+// newMetrics returns the metrics, registered with r unless that is nil. Only a node cache sends search lists, and
+// only a cluster DNS server has a zone.
+func newMetrics(r prometheus.Registerer, c *cache.Cache, queries *limiter, drops *receiveDrops, nodeCache bool) *metrics {
+	auto, zone, sender := promauto.With(r), promauto.With(r), promauto.With(nil)
+	if nodeCache {
+		zone, sender = sender, zone
+	}
+	duration := auto.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "dnsconfigurer_dns_query_duration_seconds", Help: "Time from the arrival of a query to its reply, by source of the answer.",
 		Buckets: []float64{.00001, .0001, .001, .01, .1, 1, 5},
 	}, []string{"source"})
-	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
+	lookups := auto.NewCounterVec(prometheus.CounterOpts{
 		Name: "dnsconfigurer_dns_cache_lookups_total",
 		Help: "Cache lookups, by state of the entry: miss, fresh, expiring, stale or failing.",
 	}, []string{"state"})
-	refusals := prometheus.NewCounterVec(prometheus.CounterOpts{
+	refusals := auto.NewCounterVec(prometheus.CounterOpts{
 		Name: "dnsconfigurer_dns_refusals_total",
 		Help: "Queries that were not sent to other servers, or given up, by kind of name " +
 			"(cluster, reverse, search, and plain for all other names) and reason " +
 			"(budget, loop, no_servers, recursion, questions, replaced, upstream, resources).",
 	}, []string{"budget", "reason"})
 	m := &metrics{
-		queries: prometheus.NewCounterVec(prometheus.CounterOpts{
+		queries: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_queries_total", Help: "Queries answered, by transport, source of the answer and rcode.",
 		}, []string{"transport", "source", "rcode"}),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{
+		panics: auto.NewCounter(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_panics_total",
 			Help: "Panics while answering a query or renewing a cached reply. The query may get no reply.",
 		}),
-		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+		dropped: auto.NewCounter(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_dropped_total", Help: "Packets that are not queries; they got no reply.",
 		}),
 		// It counts partial RRsets. In RFC 9499 a zone cut is the border of two zones. The name stays for
 		// existing alerts.
-		partial: prometheus.NewCounter(prometheus.CounterOpts{
+		partial: zone.NewCounter(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_zone_cut_total",
 			Help: "Replies over TCP with a part of an RRset of the cluster zone, because the whole does not fit.",
 		}),
-		sendWaits: prometheus.NewCounter(prometheus.CounterOpts{
+		sendWaits: auto.NewCounter(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_udp_send_waits_total",
 			Help: "Times that a batch of replies over UDP waited for room in the send buffer of the socket.",
 		}),
-		autopath: newAutopathMetrics(),
+		autopath: newAutopathMetrics(auto, sender),
 	}
 	for from := range numSources {
 		m.duration[from] = duration.WithLabelValues(from.String())
@@ -159,48 +165,30 @@ func newMetrics(r prometheus.Registerer, c *cache.Cache, queries *limiter, nodeC
 			m.refusals[kind][reason] = refusals.WithLabelValues(queryKind(kind).String(), reason.String())
 		}
 	}
-	if r != nil {
-		r.MustRegister(m.queries, duration, m.panics, m.dropped, m.sendWaits, lookups, refusals)
-		r.MustRegister(slotStats(queries)...)
-		r.MustRegister(cacheStats(c)...)
-		r.MustRegister(m.autopath.expansions, m.autopath.candidates, m.autopath.forwarded, m.autopath.ignored)
-		if nodeCache {
-			r.MustRegister(m.autopath.sent)
-		} else {
-			r.MustRegister(m.partial)
-		}
-	}
-	return m
-}
-
-// cacheStats returns the collectors of c.Stats.
-func cacheStats(c *cache.Cache) []prometheus.Collector {
-	gauge := func(name, help string, value func(cache.Stats) int) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value(c.Stats())) })
-	}
-	return []prometheus.Collector{
-		gauge("dnsconfigurer_dns_cache_entries", "Replies in the cache, including those past their TTL.",
-			func(s cache.Stats) int { return s.Entries }),
-		gauge("dnsconfigurer_dns_cache_bytes", "Memory used by the replies in the cache.", func(s cache.Stats) int { return s.Bytes }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "dnsconfigurer_dns_cache_evictions_total", Help: "Replies evicted from the cache to make room for others.",
-		}, func() float64 { return float64(c.Stats().Evictions) }),
-	}
-}
-
-// slotStats returns the gauges of the queries that wait for other servers.
-func slotStats(queries *limiter) []prometheus.Collector {
-	list := []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	auto.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "dnsconfigurer_dns_slots_limit", Help: "Queries of all kinds that may wait for other servers.",
-	}, func() float64 { return float64(queries.limit) })}
+	}, func() float64 { return float64(queries.limit) })
 	for kind := range numKinds {
-		list = append(list, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		auto.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "dnsconfigurer_dns_slots_in_use",
 			Help:        "Queries that wait for other servers, by kind of name: plain, cluster, reverse or search.",
 			ConstLabels: prometheus.Labels{"budget": kind.String()},
-		}, func() float64 { return float64(queries.inUseBy(kind)) }))
+		}, func() float64 { return float64(queries.inUseBy(kind)) })
 	}
-	return list
+	auto.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "dnsconfigurer_dns_cache_entries", Help: "Replies in the cache, including those past their TTL.",
+	}, func() float64 { return float64(c.Stats().Entries) })
+	auto.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "dnsconfigurer_dns_cache_bytes", Help: "Memory used by the replies in the cache.",
+	}, func() float64 { return float64(c.Stats().Bytes) })
+	auto.NewCounterFunc(prometheus.CounterOpts{
+		Name: "dnsconfigurer_dns_cache_evictions_total", Help: "Replies evicted from the cache to make room for others.",
+	}, func() float64 { return float64(c.Stats().Evictions) })
+	auto.NewCounterFunc(prometheus.CounterOpts{
+		Name: "dnsconfigurer_dns_udp_receive_drops_total",
+		Help: "Packets over UDP that the kernel dropped, because the receive buffer of the socket was full. Linux only.",
+	}, func() float64 { return float64(drops.count()) })
+	return m
 }
 
 // observe counts a reply and its duration.

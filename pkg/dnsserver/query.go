@@ -13,6 +13,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
@@ -170,7 +171,7 @@ func (q *query) parseQuestion(section []byte) (rest []byte, ok bool) {
 // and TSIG.
 func (q *query) parseAdditional(packet, section []byte, count int) bool {
 	for i := range count {
-		n := skipName(section)
+		n := upstream.SkipName(section, 0)
 		if n < 0 || n+recordFixedLen > len(section) {
 			return false
 		}
@@ -212,23 +213,6 @@ func (q *query) parseOPT(fixed, options []byte) bool {
 		options = options[end:]
 	}
 	return true
-}
-
-// skipName returns the length of the name that b begins with, or -1.
-func skipName(b []byte) int {
-	for n := 0; n < len(b); {
-		switch length := int(b[n]); {
-		case length == 0:
-			return n + 1
-		case length&0xC0 == 0xC0: // a pointer ends the name (RFC 1035 section 4.1.4)
-			return n + 2
-		case length > fqdn.MaxLabel:
-			return -1
-		default:
-			n += 1 + length
-		}
-	}
-	return -1
 }
 
 // presentationName returns the question's name in presentation format, in the case of the client.

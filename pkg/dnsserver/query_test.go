@@ -15,6 +15,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
@@ -184,7 +185,7 @@ func parseAgrees(t *testing.T, packet []byte) bool {
 	}
 	if q.rejectCode == dns.RcodeFormatError {
 		section := packet[headerLen:]
-		n := skipName(section)
+		n := upstream.SkipName(section, 0)
 		// The library reads a question without type and class, and follows pointers.
 		incomplete := n < 0 || n+questionFixedLen > len(section)
 		compressed := n >= pointerLen && section[n-pointerLen]&0xC0 == 0xC0

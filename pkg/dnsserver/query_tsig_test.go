@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
 // TestRejection_TSIG: a signed query is not answered, because this server has no keys. The reply
@@ -34,8 +36,8 @@ func TestRejection_TSIG(t *testing.T) {
 	tooShort := mustPack(t, query(false, unchanged))
 	tooShort[len(tooShort)-1] = 1 // other data that is not there
 	compressed := mustPack(t, query(false, func(r *dns.TSIG) { r.Hdr.Name = "web.default.svc.cluster.local." }))
-	at := headerLen + skipName(compressed[headerLen:]) + questionFixedLen
-	compressed = slices.Concat(compressed[:at], []byte{0xC0, headerLen}, compressed[at+skipName(compressed[at:]):])
+	at := headerLen + upstream.SkipName(compressed[headerLen:], 0) + questionFixedLen
+	compressed = slices.Concat(compressed[:at], []byte{0xC0, headerLen}, compressed[at+upstream.SkipName(compressed[at:], 0):])
 	long := strings.Repeat(strings.Repeat("k", 63)+".", 3)
 	for _, tt := range []struct {
 		what    string

@@ -111,16 +111,29 @@ func answerOf(m *dns.Msg, from source) answer {
 // withOwnerCase returns the records with the owner name in the case of the client's query
 // (RFC 4343 section 4.1). The records are shared with queries in another case.
 func withOwnerCase(records []dns.RR, name string) []dns.RR {
-	differs := func(rr dns.RR) bool { return rr.Header().Name != name && strings.EqualFold(rr.Header().Name, name) }
-	if !slices.ContainsFunc(records, differs) {
-		return records
-	}
-	records = slices.Clone(records)
+	differs := func(h *dns.RR_Header) bool { return h.Name != name && strings.EqualFold(h.Name, name) }
+	return withHeaders(records, differs, func(h *dns.RR_Header) { h.Name = name })
+}
+
+// capTTL returns the records with no TTL above the limit.
+func capTTL(records []dns.RR, ttl uint32) []dns.RR {
+	exceeds := func(h *dns.RR_Header) bool { return h.Ttl > ttl }
+	return withHeaders(records, exceeds, func(h *dns.RR_Header) { h.Ttl = ttl })
+}
+
+// withHeaders returns the records with those headers changed that have to be. The records may be shared: it
+// copies what it changes.
+func withHeaders(records []dns.RR, hasTo func(*dns.RR_Header) bool, change func(*dns.RR_Header)) []dns.RR {
+	copied := false
 	for i, rr := range records {
-		if differs(rr) {
-			records[i] = dns.Copy(rr)
-			records[i].Header().Name = name
+		if !hasTo(rr.Header()) {
+			continue
 		}
+		if !copied {
+			records, copied = slices.Clone(records), true
+		}
+		records[i] = dns.Copy(rr)
+		change(records[i].Header())
 	}
 	return records
 }

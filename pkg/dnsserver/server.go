@@ -130,10 +130,7 @@ func New(cfg Config) (*Server, error) {
 		queries: newQueryLimiter(cfg.Limits), streams: newStreams(cfg.Limits, cfg.Register), nodeCache: nodeCache,
 		local: newLocalZones(cfg.LocalNames),
 	}
-	s.metrics = newMetrics(cfg.Register, cfg.Cache, s.queries, nodeCache)
-	if cfg.Register != nil {
-		cfg.Register.MustRegister(s.receiveDrops.collector())
-	}
+	s.metrics = newMetrics(cfg.Register, cfg.Cache, s.queries, &s.receiveDrops, nodeCache)
 	s.SetForwarding(Forwarding{Upstream: cfg.Upstream, Stubs: cfg.Stubs})
 	return s, nil
 }
@@ -188,18 +185,30 @@ func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 func (s *Server) handle(ctx context.Context, q *query, packet, buf []byte) (
 	r reply, wait func(context.Context) reply) {
 	defer s.recoverPanic()
-	if !q.parse(packet) {
-		s.metrics.dropped.Inc()
+	a, await, isQuery := s.answerPacket(ctx, q, packet, buf)
+	switch {
+	case !isQuery:
 		return reply{}, nil
-	}
-	a, await := s.answer(ctx, q, buf)
-	if await == nil {
+	case await == nil:
 		return q.reply(a, buf), nil
 	}
 	return reply{}, func(ctx context.Context) reply {
 		defer s.recoverPanic()
 		return q.reply(await(ctx), nil)
 	}
+}
+
+// answerPacket parses a packet into q and answers it, see answer. If the packet is not a query, or answering it
+// panics, isQuery is false.
+func (s *Server) answerPacket(ctx context.Context, q *query, packet, buf []byte) (
+	a answer, wait func(context.Context) answer, isQuery bool) {
+	defer s.recoverPanic()
+	if !q.parse(packet) {
+		s.metrics.dropped.Inc()
+		return answer{}, nil, false
+	}
+	a, wait = s.answer(ctx, q, buf)
+	return a, wait, true
 }
 
 // answer tries the sources in the order documented on Server. It never blocks. If the answer

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // streams are the open TCP connections, and the limiters that their clients share. An idle client
@@ -51,27 +52,24 @@ func (r closeReason) String() string {
 // All queries that wait for other servers may have come over TCP, and as many may have their reply
 // while their client does not read: only the latter fill the limiter of queries.
 func newStreams(limits Limits, r prometheus.Registerer) *streams {
+	auto := promauto.With(r)
 	s := &streams{
 		connections: newLimiter(limits.maxConnections()),
 		queries:     newLimiter(2 * limits.MaxQueries),
 		replies:     newLimiter(limits.maxReplies()),
 		open:        map[net.Conn]struct{}{},
-		acceptErrors: prometheus.NewCounter(prometheus.CounterOpts{
+		acceptErrors: auto.NewCounter(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_tcp_accept_errors_total",
 			Help: "Failed attempts to accept a TCP connection, most often because no file descriptor is free.",
 		}),
 	}
-	closed := prometheus.NewCounterVec(prometheus.CounterOpts{
+	closed := auto.NewCounterVec(prometheus.CounterOpts{
 		Name: "dnsconfigurer_dns_tcp_closed_total",
 		Help: "TCP connections that the server closed at a limit, by reason (connections, queries, replies, slow).",
 	}, []string{"reason"})
 	for reason := range s.closed {
 		s.closed[reason] = closed.WithLabelValues(closeReason(reason).String())
 	}
-	if r == nil {
-		return s
-	}
-	r.MustRegister(closed, s.acceptErrors)
 	for _, gauge := range []struct {
 		name, help string
 		of         *limiter
@@ -82,8 +80,7 @@ func newStreams(limits Limits, r prometheus.Registerer) *streams {
 		{"dnsconfigurer_dns_tcp_replies_waiting",
 			"Replies over TCP of more than 512 octets that wait for their client to read them.", s.replies},
 	} {
-		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: gauge.name, Help: gauge.help},
-			func() float64 { return float64(gauge.of.inUse()) }))
+		auto.NewGaugeFunc(prometheus.GaugeOpts{Name: gauge.name, Help: gauge.help}, func() float64 { return float64(gauge.of.inUse()) })
 	}
 	return s
 }

@@ -69,7 +69,8 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener) error {
 			time.Sleep(acceptErrorPause)
 			continue
 		}
-		client := remoteAddr(c)
+		addr, _ := c.RemoteAddr().(*net.TCPAddr)
+		client := addr.AddrPort().Addr() // the zero Addr for nil
 		slot := s.streams.add(c, client)
 		if slot == nil {
 			c.Close()
@@ -121,7 +122,7 @@ func (st *stream) serve(ctx context.Context) {
 		st.writing <- struct{}{} // no query is answered while a reply waits for the socket
 		<-st.writing
 		q := &query{via: overTCP, client: st.client, received: time.Now()}
-		a, wait, isQuery := s.answerPacket(ctx, q, packet)
+		a, wait, isQuery := s.answerPacket(ctx, q, packet, nil)
 		if wait == nil {
 			if isQuery {
 				st.send(ctx, q, a)
@@ -146,19 +147,6 @@ func (st *stream) serve(ctx context.Context) {
 			}
 		})
 	}
-}
-
-// answerPacket parses a packet into q and answers it, see Server.answer. If the packet is not a
-// query, or answering it panics, isQuery is false.
-func (s *Server) answerPacket(ctx context.Context, q *query, packet []byte) (
-	a answer, wait func(context.Context) answer, isQuery bool) {
-	defer s.recoverPanic()
-	if !q.parse(packet) {
-		s.metrics.dropped.Inc()
-		return answer{}, nil, false
-	}
-	a, wait = s.answer(ctx, q, nil)
-	return a, wait, true
 }
 
 // send sends the answer to q when the socket is ready. A connection has at most one packed reply. If
@@ -235,14 +223,6 @@ func (st *stream) countClosed(ctx context.Context, reason closeReason) {
 	if ctx.Err() == nil {
 		st.all.closed[reason].Inc()
 	}
-}
-
-// remoteAddr returns the address of the client, or the zero Addr if it is unknown.
-func remoteAddr(c net.Conn) netip.Addr {
-	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
-		return a.AddrPort().Addr()
-	}
-	return netip.Addr{}
 }
 
 // readMessage reads the length of a message, and the message. After the first octet, the

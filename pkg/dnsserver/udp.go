@@ -11,8 +11,6 @@ import (
 	"runtime"
 	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 const (
@@ -223,12 +221,4 @@ func (d *receiveDrops) count() uint64 {
 	}
 	d.last = sum
 	return sum
-}
-
-// collector returns the metric.
-func (d *receiveDrops) collector() prometheus.Collector {
-	return prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "dnsconfigurer_dns_udp_receive_drops_total",
-		Help: "Packets over UDP that the kernel dropped, because the receive buffer of the socket was full. Linux only.",
-	}, func() float64 { return float64(d.count()) })
 }

@@ -322,18 +322,3 @@ func (s *Server) walkAnswer(q *query, lr lookupResult) answer {
 	a.answers, a.authority, a.additional = capTTL(a.answers, lr.ttl), capTTL(a.authority, lr.ttl), capTTL(a.additional, lr.ttl)
 	return a
 }
-
-// capTTL returns the records with no TTL above the limit. The records may be shared.
-func capTTL(records []dns.RR, ttl uint32) []dns.RR {
-	if !slices.ContainsFunc(records, func(rr dns.RR) bool { return rr.Header().Ttl > ttl }) {
-		return records
-	}
-	records = slices.Clone(records)
-	for i, rr := range records {
-		if rr.Header().Ttl > ttl {
-			records[i] = dns.Copy(rr)
-			records[i].Header().Ttl = ttl
-		}
-	}
-	return records
-}

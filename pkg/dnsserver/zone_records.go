@@ -62,7 +62,7 @@ func (s *Server) zoneRecords(ctx context.Context, q *query, snapshot *zone.Snaps
 			return result{answer: a}, true
 		}
 		if node.Alias == "" || q.qtype == dns.TypeANY {
-			records, additional := s.records(owner, q, node, snapshot)
+			records, additional := s.records(owner, name, q, node, snapshot)
 			a.answers, a.additional = append(a.answers, records...), additional
 			if len(records) == 0 {
 				a.authority = []dns.RR{s.soa(apex, snapshot)}
@@ -103,7 +103,7 @@ func (a answer) withTarget(target answer) answer {
 
 // records returns the records of the query's type that a name owns, and the address records of
 // their targets.
-func (s *Server) records(owner string, q *query, n zone.Node, snapshot *zone.Snapshot) (records, additional []dns.RR) {
+func (s *Server) records(owner string, name fqdn.Name, q *query, n zone.Node, snapshot *zone.Snapshot) (records, additional []dns.RR) {
 	limit := min(q.maxRecords(), maxAddresses) + 1 // the rest does not fit, and building it takes milliseconds
 	switch q.qtype {
 	case dns.TypeA:
@@ -119,7 +119,11 @@ func (s *Server) records(owner string, q *query, n zone.Node, snapshot *zone.Sna
 			records = append(records, &dns.PTR{Hdr: header(owner, dns.TypePTR, s.cfg.TTL), Ptr: name.String()})
 		}
 	case dns.TypeSRV:
-		return s.srvRecords(owner, n.SRV(q.maxRecords()+1), q.maxRecords()+1)
+		srv := q.subquery(name, q.qtype)
+		srv.maxReply = min(2*q.maxReply, dns.MaxMsgSize) // so that a part of the records does not fit, and TC is set
+		wire, _ := s.srvReply(srv, nil, n.SRV(srv.maxSRV()))
+		a := answer{wire: wire}.withRecords()
+		return withOwnerCase(a.answers, owner), a.additional
 	case dns.TypeSOA:
 		if n.Apex {
 			soa := s.soa(s.cfg.Domain, snapshot)
@@ -134,31 +138,6 @@ func (s *Server) records(owner string, q *query, n zone.Node, snapshot *zone.Sna
 		}
 	case dns.TypeANY: // RFC 8482 section 4.2
 		return []dns.RR{anyRecord(owner)}, nil
-	}
-	return records, additional
-}
-
-// srvRecords returns at most limit SRV records, and the address records of their targets.
-func (s *Server) srvRecords(owner string, set zone.SRVSet, limit int) (records, additional []dns.RR) {
-	first := 0
-	if set.Targets() > 1 {
-		first = rand.IntN(set.Targets())
-	}
-	weight := set.Weight()
-	var last *zone.Target
-	var target string
-	for t, port := range set.All(first) {
-		if len(records) == limit {
-			break
-		}
-		if t != last {
-			last, target = t, set.Name(t).String()
-			if len(additional) < limit { // if some do not fit, truncate removes all
-				additional = append(additional, s.addressRecords(target, rotate(t.V4, limit))...)
-				additional = append(additional, s.addressRecords(target, rotate(t.V6, limit))...)
-			}
-		}
-		records = append(records, &dns.SRV{Hdr: header(owner, dns.TypeSRV, s.cfg.TTL), Weight: weight, Port: port, Target: target})
 	}
 	return records, additional
 }

@@ -60,7 +60,7 @@ var imports = map[string][]string{
 		"github.com/prometheus/client_golang/prometheus"},
 	"pkg/dnsserver": {"std", "pkg/fqdn", "pkg/dnsserver/autopath", "pkg/dnsserver/zone", "pkg/dnsserver/cache",
 		"pkg/dnsserver/upstream", "github.com/miekg/dns", "golang.org/x/sys/unix",
-		"github.com/prometheus/client_golang/prometheus"},
+		"github.com/prometheus/client_golang/prometheus", "github.com/prometheus/client_golang/prometheus/promauto"},
 
 	"api/v1alpha1":    {"std", "internal/document"},
 	"internal/bypass": {"std", "internal/atomicfile"},

@@ -33,10 +33,9 @@ type Client struct {
 
 	mu      sync.Mutex
 	phase   phase
-	conns   map[*streamConn]bool // open
-	sockets map[*udpSocket]bool  // open
-	running sync.WaitGroup       // of conns and sockets, and goroutines that probe servers
-	run     context.Context      // the context of Run while it is running
+	drains  map[*func()]bool // end the sockets and connections, see start
+	running sync.WaitGroup   // of sockets and connections, and goroutines that probe servers
+	run     context.Context  // the context of Run while it is running
 
 	turns atomic.Uint64 // queries, for RoundRobin
 }
@@ -55,8 +54,7 @@ func New(cfg Config) (*Client, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
-	c := &Client{cfg: cfg, changed: make(chan struct{}, 1), failed: make(chan struct{}, 1),
-		conns: map[*streamConn]bool{}, sockets: map[*udpSocket]bool{}}
+	c := &Client{cfg: cfg, changed: make(chan struct{}, 1), failed: make(chan struct{}, 1), drains: map[*func()]bool{}}
 	c.servers.Store(new([]*server))
 	c.SetServers(cfg.Servers)
 	return c, nil
@@ -262,26 +260,20 @@ func (c *Client) send(ctx context.Context, s *server, q *query, wire []byte) (*d
 	return whole, err
 }
 
-// measure calls exchange and counts the attempt.
+// measure calls exchange and counts the attempt, unless SetServers has removed the server meanwhile: the series
+// of the server are deleted then, and must not begin again.
 func (c *Client) measure(ctx context.Context, s *server, network string, exchange func() (*dns.Msg, error)) (*dns.Msg, error) {
 	begin := time.Now()
 	m, err := exchange()
-	c.observe(s, attempt{
-		zone: c.cfg.Zone, server: s.Server, network: network,
-		duration: time.Since(begin), reply: m, err: err,
-		overtaken: err != nil && errors.Is(context.Cause(ctx), errOvertaken),
-	})
-	return m, err
-}
-
-// observe counts an attempt, unless SetServers has removed the server meanwhile: the series of the
-// server are deleted then, and must not begin again.
-func (c *Client) observe(s *server, a attempt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if slices.Contains(*c.servers.Load(), s) {
-		c.cfg.Metrics.observe(a)
+		c.cfg.Metrics.observe(attempt{
+			zone: c.cfg.Zone, server: s.Server, network: network, duration: time.Since(begin), reply: m, err: err,
+			overtaken: err != nil && errors.Is(context.Cause(ctx), errOvertaken),
+		})
 	}
+	return m, err
 }
 
 // StubDomain is a zone with upstream servers of its own.

@@ -88,8 +88,8 @@ func (c *Config) setDefaults() error {
 		}
 	}
 	c.Policy = cmp.Or(c.Policy, Sequential)
-	if err := c.Policy.validate(); err != nil {
-		return err
+	if !slices.Contains(Policies(), string(c.Policy)) {
+		return fmt.Errorf("policy %q: want one of %q", c.Policy, Policies())
 	}
 	c.Zone = dns.Fqdn(c.Zone)
 	if c.Logger == nil {
@@ -113,14 +113,6 @@ const (
 
 // Policies returns all policies.
 func Policies() []string { return []string{string(Sequential), string(Random), string(RoundRobin)} }
-
-// validate returns an error unless p is a policy.
-func (p Policy) validate() error {
-	if !slices.Contains(Policies(), string(p)) {
-		return fmt.Errorf("policy %q: want one of %q", p, Policies())
-	}
-	return nil
-}
 
 // order returns the servers in the order of the policy, with those that may be down at the end.
 // Looping servers are left out.

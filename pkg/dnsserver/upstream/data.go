@@ -8,6 +8,8 @@ import (
 	"encoding/hex"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
 // layout is the RDATA of a type that may have compressed names: octets, then character
@@ -57,15 +59,16 @@ func (l layout) fits(wire []byte, at int) bool {
 		at += 1 + int(wire[at])
 	}
 	for range l.names {
-		if at = skipName(wire, at); at < 0 {
+		if at = SkipName(wire, at); at < 0 {
 			return false
 		}
 	}
 	return l.suffix == anyLength || at+l.suffix == len(wire)
 }
 
-// skipName returns the offset after the name at an offset, or -1 if the name is cut off.
-func skipName(wire []byte, at int) int {
+// SkipName returns the offset after the name at an offset, or -1 if the name is cut off or has a label of another
+// type (RFC 6891 section 5).
+func SkipName(wire []byte, at int) int {
 	for at < len(wire) {
 		switch length := int(wire[at]); {
 		case length == 0:
@@ -75,6 +78,8 @@ func skipName(wire []byte, at int) int {
 				return -1
 			}
 			return at + 2
+		case length > fqdn.MaxLabel:
+			return -1
 		default:
 			at += 1 + length
 		}

@@ -116,7 +116,7 @@ func (c *Client) markSilent(s *server) {
 // client's query is needed to test the server. It is a no-op while Run is not running.
 func (c *Client) probeIfDown(s *server) {
 	if s.beginProbes() && !c.goInRun(func(ctx context.Context) { c.probeUntilUp(ctx, s) }) {
-		s.endProbes()
+		s.endProbes(true)
 	}
 }
 
@@ -131,19 +131,12 @@ func (s *server) beginProbes() bool {
 	return true
 }
 
-// endProbes records that the probes of s have ended.
-func (s *server) endProbes() {
+// endProbes reports whether the probes of s end: s is up, or always. The check and the end are under one lock,
+// so that a later failure begins new probes.
+func (s *server) endProbes(always bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.probed = false
-}
-
-// endProbesIfUp ends the probes of s if it is up, and reports whether it is. Both happen under one
-// lock, so that a later failure begins new probes.
-func (s *server) endProbesIfUp() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mayBeDownLocked() {
+	if !always && s.mayBeDownLocked() {
 		return false
 	}
 	s.probed = false
@@ -154,11 +147,7 @@ func (s *server) endProbesIfUp() bool {
 func (c *Client) probeUntilUp(ctx context.Context, s *server) {
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
 		c.probe(ctx, s)
-		if s.endProbesIfUp() {
-			return
-		}
-		if ctx.Err() != nil || !slices.Contains(*c.servers.Load(), s) {
-			s.endProbes()
+		if s.endProbes(ctx.Err() != nil || !slices.Contains(*c.servers.Load(), s)) {
 			return
 		}
 		pause := time.NewTimer(backoff)

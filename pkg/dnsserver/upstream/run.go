@@ -22,7 +22,13 @@ var errStopped = errors.New("upstream client is stopped")
 // Run, such as during a reload. After Run, Exchange uses UDP only. Run panics if it is running
 // already.
 func (c *Client) Run(ctx context.Context) error {
-	c.beginRun(ctx)
+	c.mu.Lock()
+	if c.phase == inRun {
+		c.mu.Unlock()
+		panic("upstream: Run called while it is running")
+	}
+	c.phase, c.run = inRun, ctx
+	c.mu.Unlock()
 	defer c.cfg.Metrics.register(c)()
 	defer c.cfg.Loop.register(c)()
 	defer c.running.Wait()
@@ -58,24 +64,12 @@ func (c *Client) Run(ctx context.Context) error {
 	}
 }
 
-func (c *Client) beginRun(ctx context.Context) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.phase == inRun {
-		panic("upstream: Run called while it is running")
-	}
-	c.phase, c.run = inRun, ctx
-}
-
 func (c *Client) endRun() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.phase = afterRun
-	for conn := range c.conns {
-		conn.drain()
-	}
-	for socket := range c.sockets {
-		socket.retire()
+	for drain := range c.drains {
+		(*drain)()
 	}
 }
 
@@ -92,39 +86,22 @@ func (c *Client) goInRun(f func(context.Context)) bool {
 	return true
 }
 
-// startConn runs conn in a goroutine that Run waits for.
-func (c *Client) startConn(conn *streamConn) error {
+// start calls run in a goroutine that Run waits for. At its end Run calls drain, after which run must return
+// soon. start returns false if Run has ended.
+func (c *Client) start(run, drain func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.phase == afterRun {
-		return errStopped
+		return false
 	}
-	c.conns[conn] = true
+	c.drains[&drain] = true
 	c.running.Go(func() {
-		conn.run()
+		run()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.conns, conn)
+		delete(c.drains, &drain)
 	})
-	return nil
-}
-
-// startUDP reads from a socket in a goroutine that Run waits for. After Run the socket has one query.
-func (c *Client) startUDP(socket *udpSocket) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.phase == afterRun {
-		socket.retire()
-		go c.readUDP(socket)
-		return
-	}
-	c.sockets[socket] = true
-	c.running.Go(func() {
-		c.readUDP(socket)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.sockets, socket)
-	})
+	return true
 }
 
 // probeServers probes all servers at once and reports whether any of them loops.

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/miekg/dns"
@@ -95,44 +94,23 @@ func parseServer(spec string) (Server, error) {
 
 // parseAddress parses an address with an optional port.
 func parseAddress(text string, port uint16) (netip.AddrPort, error) {
-	addr, err := netip.ParseAddr(text)
+	server, err := netip.ParseAddrPort(text)
+	if err == nil {
+		port = server.Port()
+	}
+	addr := server.Addr()
 	if err != nil {
-		host, digits, ok := cutPort(text)
-		if !ok {
-			return netip.AddrPort{}, errors.New("not an IP address with an optional port: want ADDRESS, IPV4:PORT or [IPV6]:PORT")
-		}
-		if addr, err = netip.ParseAddr(host); err != nil {
-			return netip.AddrPort{}, fmt.Errorf("%q is not an IP address", host)
-		}
-		n, err := strconv.ParseUint(digits, 10, 16)
-		if err != nil || n == 0 || digits != strconv.FormatUint(n, 10) {
-			return netip.AddrPort{}, fmt.Errorf("%q is not a port from 1 to 65535", digits)
-		}
-		port = uint16(n)
+		addr, err = netip.ParseAddr(text)
 	}
 	switch {
+	case err != nil, port == 0:
+		return netip.AddrPort{}, errors.New("not an IP address with an optional port: want ADDRESS, IPV4:PORT or [IPV6]:PORT")
 	case addr.Is4In6():
 		return netip.AddrPort{}, fmt.Errorf("IPv4-mapped IPv6 address: write it as %s", addr.Unmap())
 	case addr.IsUnspecified(), addr.IsMulticast():
 		return netip.AddrPort{}, fmt.Errorf("%s is not a unicast address", addr)
 	}
 	return netip.AddrPortFrom(addr, port), nil
-}
-
-// cutPort cuts text at the colon before the port. It reports false unless IPv6 addresses,
-// and only these, are in brackets.
-func cutPort(text string) (host, port string, ok bool) {
-	at := strings.LastIndexByte(text, ':')
-	if at < 0 {
-		return "", "", false
-	}
-	host, port = text[:at], text[at+1:]
-	inner, open := strings.CutPrefix(host, "[")
-	inner, closed := strings.CutSuffix(inner, "]")
-	if open != closed || open != strings.Contains(host, ":") {
-		return "", "", false
-	}
-	return inner, port, true
 }
 
 // udpSize is the largest message over UDP: it passes every network unfragmented (DNS

@@ -57,8 +57,8 @@ func (c *Client) acquireConn(s *server) (conn *streamConn, reused bool, err erro
 	}
 	conn = newStreamConn(c.dialer(s.Server), c.cfg.IdleTimeout)
 	conn.acquire()
-	if err := c.startConn(conn); err != nil {
-		return nil, false, err
+	if !c.start(conn.run, conn.drain) {
+		return nil, false, errStopped
 	}
 	s.conn = conn
 	return conn, false, nil
@@ -126,13 +126,6 @@ type pendingQuery struct {
 type delivered struct {
 	msg *dns.Msg
 	err error
-}
-
-func (d delivered) result() (*dns.Msg, error) {
-	if d.err != nil {
-		return nil, d.err
-	}
-	return d.msg, nil
 }
 
 func newStreamConn(dial func(context.Context) (net.Conn, error), idleTimeout time.Duration) *streamConn {
@@ -230,6 +223,9 @@ func (c *streamConn) deliver(m *dns.Msg, err error) {
 	defer c.mu.Unlock()
 	c.lastReply = time.Now()
 	if p, ok := c.pending[m.Id]; ok && p.query.matches(m) {
+		if err != nil {
+			m = nil
+		}
 		select {
 		case p.reply <- delivered{m, err}:
 		default: // a second reply
@@ -275,11 +271,11 @@ func (c *streamConn) exchange(ctx context.Context, q *query, wire []byte) (*dns.
 	}
 	select {
 	case d := <-p.reply:
-		return d.result()
+		return d.msg, d.err
 	case <-c.closed:
 		select {
 		case d := <-p.reply: // received just before the end
-			return d.result()
+			return d.msg, d.err
 		default:
 			return nil, c.err
 		}

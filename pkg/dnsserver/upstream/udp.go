@@ -77,7 +77,10 @@ func (c *Client) acquireUDP(ctx context.Context, s *server, q *query) (*udpSocke
 	}
 	s.udp = newUDPSocket(conn)
 	sent := s.udp.add(q)
-	c.startUDP(s.udp)
+	if u := s.udp; !c.start(func() { c.readUDP(u) }, u.retire) { // after Run the socket has one query
+		u.retire()
+		go c.readUDP(u)
+	}
 	return s.udp, sent, nil
 }
 
