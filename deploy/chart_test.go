@@ -21,7 +21,6 @@ var chartFiles = map[string]string{
 	"chart/files/webhook/mutating.yaml":       "../internal/admission/manifests/files/mutating.yaml",
 	"chart/files/webhook/network-policy.yaml": "../internal/admission/manifests/files/network-policy.yaml",
 	"chart/files/webhook/scale.yaml":          "../internal/admission/manifests/files/scale.yaml",
-	"chart/files/webhook/self-signed.yaml":    "../internal/admission/manifests/files/self-signed.yaml",
 	"chart/files/webhook/validating.yaml":     "../internal/admission/manifests/files/validating.yaml",
 }
 

@@ -5,10 +5,9 @@ package v1alpha1
 
 // Defaults of WebhookConfiguration.
 const (
-	DefaultWebhookListen    = ":8443"
-	DefaultWebhookNamespace = "dnsconfigurer"
-	DefaultWebhookLameduck  = "5s"
-	DefaultDenyOn           = "error"
+	DefaultWebhookListen   = ":8443"
+	DefaultWebhookLameduck = "5s"
+	DefaultDenyOn          = "error"
 )
 
 // WebhookConfiguration configures the admission webhook.
@@ -24,18 +23,10 @@ type WebhookConfiguration struct {
 
 	TLS TLSConfiguration `json:"tls,omitzero"`
 
-	// SelfSigned is true if the server issues its certificate, from a certificate
-	// authority that the replicas share in a Secret. False: TLS is required.
-	SelfSigned bool `json:"selfSigned,omitempty"`
-
-	// Kubeconfig is the path of a kubeconfig for the API server, which is used for
-	// SelfSigned and to read a StatefulSet when it is scaled. Empty: the server's own
-	// cluster. Outside a cluster scaling is admitted unchecked.
+	// Kubeconfig is the path of a kubeconfig for the API server, which is used to
+	// read a StatefulSet when it is scaled. Empty: the server's own cluster. Outside a
+	// cluster scaling is admitted unchecked.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
-
-	// Namespace is the namespace of the Secret and the Service for SelfSigned. Empty:
-	// "dnsconfigurer".
-	Namespace string `json:"namespace,omitempty"`
 
 	// Ignore lists the codes of findings that are not reported, such as "old-glibc-search".
 	// Codes of errors are allowed: a pod with such an error is created.
@@ -62,10 +53,9 @@ type WebhookConfiguration struct {
 // TLSConfiguration names a certificate and its key. Both files are watched.
 type TLSConfiguration struct {
 	// CertFile is the path of the certificate and its intermediate certificates, PEM.
-	// Required unless SelfSigned is true.
+	// Required.
 	CertFile string `json:"certFile,omitempty"`
 
-	// KeyFile is the path of the certificate's key, PEM. Required unless SelfSigned is
-	// true.
+	// KeyFile is the path of the certificate's key, PEM. Required.
 	KeyFile string `json:"keyFile,omitempty"`
 }

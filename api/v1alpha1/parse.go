@@ -109,12 +109,14 @@ var removedFields = map[string]string{
 	"sandboxDirectories": byAgent, "statusSocket": byAgent,
 	"limits.maxReplyMiB": byMaxMemory, "limits.maxClientReplyMiB": byMaxMemory,
 	"limits.maxCacheEntries": byMaxMemory, "limits.maxCacheMiB": byMaxMemory,
+	"selfSigned": byTLS, "namespace": byTLS,
 }
 
 const (
 	byAgent      = "it is a field of AgentConfiguration: the agent keeps running pods up to date (docs/nodes.md#with-the-shim)"
 	byMaxQueries = "limits.maxQueries has replaced it"
 	byMaxMemory  = "limits.maxMemory has replaced it"
+	byTLS        = "tls.certFile and tls.keyFile have replaced it: cert-manager or the Helm chart makes these files"
 )
 
 func decode(data []byte, kind string, meta *TypeMeta, c any) error {

@@ -108,7 +108,7 @@ func TestDefaults(t *testing.T) {
 		"autopathSuffix: ap.k8s.io\nednsOption: 65313\nautopathService: kube-system/dnsconfigurer-node-cache\nautopathNetworks: []\n"+
 		"limits: {maxQueries: 4096, maxMemory: 64Mi}\nlameduck: 0s\nlogFormat: text\n")
 	testDefaults(t, v1alpha1.KindWebhook, v1alpha1.ParseWebhook, webhookHead+
-		"listen: ':8443'\nnamespace: dnsconfigurer\nignore: []\ndenyOn: error\nlameduck: 5s\n"+
+		"listen: ':8443'\nignore: []\ndenyOn: error\nlameduck: 5s\n"+
 		"logFormat: text\nnode: {nodeIPs: [], allowedOverrides: [], rules: [], hostResolver: never, "+
 		"uplinkResolvConf: /run/systemd/resolve/resolv.conf}\n")
 	testDefaults(t, v1alpha1.KindNodeCache, v1alpha1.ParseNodeCache, nodeCacheHead+
@@ -253,8 +253,9 @@ node: {clusterDomain: corp.example}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	_, err = v1alpha1.ParseWebhook([]byte(webhookHead + "tls: {cert: c}\nmode: Force\n"))
-	for _, want := range []string{`unknown field "tls.cert"`, `unknown field "mode"`} {
+	_, err = v1alpha1.ParseWebhook([]byte(webhookHead + "tls: {cert: c}\nmode: Force\nselfSigned: true\n"))
+	for _, want := range []string{`unknown field "tls.cert"`, `unknown field "mode"`,
+		`unknown field "selfSigned": tls.certFile and tls.keyFile have replaced it`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to contain %q", err, want)
 		}

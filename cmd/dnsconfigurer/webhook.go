@@ -30,14 +30,13 @@ prints the objects that register the webhook in a cluster.
 When a StatefulSet is scaled, the webhook reads it from the API server. Without access to the
 API server, scaling is admitted unchecked.
 
-The certificate is read again when its files change. With --self-signed the replicas
-issue it, and write their CA certificate to the webhook configurations.
+The certificate is read again when its files change.
 
 Flags override the configuration file. It is read again when it changes, and at once on
 SIGHUP. If it is invalid, the webhook keeps the previous one.`,
 		Example: `  dnsconfigurer webhook --tls-cert /tls/tls.crt --tls-key /tls/tls.key --http :9153
   dnsconfigurer webhook --config /etc/dnsconfigurer/webhook.yaml
-  dnsconfigurer webhook manifests --cert-manager-issuer selfsigned | kubectl apply -f -`,
+  dnsconfigurer webhook manifests --cert-manager-issuer internal | kubectl apply -f -`,
 		Args: usage.NoArguments,
 	}
 	cmd.AddCommand(interruptible(webhookManifestsCommand()))
@@ -58,7 +57,7 @@ SIGHUP. If it is invalid, the webhook keeps the previous one.`,
 func webhookManifestsCommand() *cobra.Command {
 	o := manifests.Options{}
 	cmd := &cobra.Command{
-		Use:   "manifests --self-signed|--cert-manager-issuer NAME|--ca-file FILE",
+		Use:   "manifests --cert-manager-issuer NAME|--ca-file FILE",
 		Short: "Print the objects that run and register the admission webhook",
 		Long: `Print the objects that run and register the admission webhook in a cluster: the
 ValidatingWebhookConfiguration and MutatingWebhookConfiguration; the Deployment, Service,
@@ -68,16 +67,14 @@ as the permission to read StatefulSets unless --scale=false is set, or a Certifi
 In a namespace that other objects use, set --create-namespace=false. Otherwise "kubectl delete"
 of the output deletes the namespace with everything in it.
 
-With --self-signed the server issues its certificate. With --cert-manager-issuer
-cert-manager issues it. With --ca-file you issue it: FILE has the CA certificate, and you
-create the Secret dnsconfigurer-webhook-tls with tls.key and tls.crt, for the name
-dnsconfigurer-webhook.NAMESPACE.svc.`,
-		Example: `  dnsconfigurer webhook manifests --self-signed --image registry.example/dnsconfigurer:v0.1.0 | \
-    kubectl apply -f -
-  dnsconfigurer webhook manifests --cert-manager-issuer ClusterIssuer/internal \
-    --image registry.example/dnsconfigurer:v0.1.0
+With --cert-manager-issuer cert-manager issues the certificate of the server. With --ca-file you
+issue it: FILE has the CA certificate, and you create the Secret dnsconfigurer-webhook-tls with
+tls.key and tls.crt, for the name dnsconfigurer-webhook.NAMESPACE.svc. The Helm chart can create
+both.`,
+		Example: `  dnsconfigurer webhook manifests --cert-manager-issuer ClusterIssuer/internal \
+    --image registry.example/dnsconfigurer:v0.1.0 | kubectl apply -f -
   dnsconfigurer webhook manifests --ca-file ca.crt --cluster-domain corp.example > webhook.yaml
-  dnsconfigurer webhook manifests --self-signed --api-server-cidr 192.0.2.0/29 | kubectl apply -f -
+  dnsconfigurer webhook manifests --ca-file ca.crt --api-server-cidr 192.0.2.0/29 | kubectl apply -f -
   dnsconfigurer webhook manifests --ca-file ca.crt --mutating=false`,
 		Args: usage.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

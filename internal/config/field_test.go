@@ -158,8 +158,6 @@ var values = map[string]flagValue{
 	"node-name":          {file: "worker"},
 	"tls-cert":           {file: "c"},
 	"tls-key":            {file: "k"},
-	"self-signed":        {file: "true"},
-	"namespace":          {file: "ns"},
 	"ignore":             {file: "[old-glibc-search]"},
 	"deny-on":            {file: "never"},
 }

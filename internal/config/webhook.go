@@ -16,7 +16,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -94,22 +93,21 @@ func (c *Webhook) loadRules(s *Source[Webhook], hostKnown bool) (err error) {
 	return err
 }
 
-// checkCertificate checks that a source of the certificate is configured.
+// checkCertificate checks that a certificate is configured.
 func checkCertificate(c *Webhook, s *Source[Webhook]) error {
 	noCert, noKey := c.TLS.CertFile == "", c.TLS.KeyFile == ""
 	switch {
-	case c.SelfSigned || !noCert && !noKey:
+	case !noCert && !noKey:
 		return nil
 	case s.path == "":
-		return usage.Errorf("no certificate configured: set --tls-cert and --tls-key, or --self-signed, " +
-			"or the fields of the configuration")
+		return usage.Errorf("no certificate configured: set --tls-cert and --tls-key, or the fields of the configuration")
 	}
 	var problems []error
 	if noCert {
-		problems = append(problems, s.missing("tls.certFile", "; not required if selfSigned is true"))
+		problems = append(problems, s.missing("tls.certFile", ""))
 	}
 	if noKey {
-		problems = append(problems, s.missing("tls.keyFile", "; not required if selfSigned is true"))
+		problems = append(problems, s.missing("tls.keyFile", ""))
 	}
 	return errors.Join(problems...)
 }
@@ -133,29 +131,8 @@ var webhookFields = []Field[Webhook]{
 		Usage: "`FILE` with the private key, PEM; watched",
 	},
 	{
-		Path: "selfSigned", Flag: "self-signed", Restart: true, At: func(c *Webhook) any { return &c.SelfSigned },
-		Usage: "issue the certificate, with a CA that the replicas share in a Secret",
-		Check: func(c *Webhook) error {
-			if c.SelfSigned && c.TLS != (v1alpha1.TLSConfiguration{}) {
-				return conflictError{[]string{"tls.certFile", "tls.keyFile"}}
-			}
-			return nil
-		},
-	},
-	{
 		Path: "kubeconfig", Flag: "kubeconfig", Restart: true, At: func(c *Webhook) any { return &c.Kubeconfig },
-		Usage: "kubeconfig `FILE` of the API server, for --self-signed and the scale of StatefulSets; empty: in-cluster configuration",
-	},
-	{
-		Path: "namespace", Flag: "namespace", Restart: true, At: func(c *Webhook) any { return &c.Namespace },
-		Usage: "`NAMESPACE` of the Secret and the Service, for --self-signed",
-		Check: func(c *Webhook) error {
-			c.Namespace = cmp.Or(c.Namespace, v1alpha1.DefaultWebhookNamespace)
-			if fqdn.LabelProblems(c.Namespace) != nil {
-				return fmt.Errorf("%q is not a DNS label", c.Namespace)
-			}
-			return nil
-		},
+		Usage: "kubeconfig `FILE` of the API server, for the scale of StatefulSets; empty: in-cluster configuration",
 	},
 	{
 		Path: "ignore", Flag: "ignore", At: func(c *Webhook) any { return &c.Ignore },

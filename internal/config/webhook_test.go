@@ -33,11 +33,11 @@ func TestWebhook_UnknownDomain(t *testing.T) {
 		args   []string
 		denied bool
 	}{
-		{"selfSigned: true\n", nil, false},
-		{"selfSigned: true\nnode: {clusterDNS: [10.96.0.10]}\n", nil, false},
-		{"selfSigned: true\nnode: {clusterDomain: cluster.local}\n", nil, true},
-		{"selfSigned: true\n", []string{"--cluster-domain", "cluster.local"}, true},
-		{"selfSigned: true\nnode: {kubeletConfig: " + kubelet + "}\n", nil, true},
+		{"tls: {certFile: c, keyFile: k}\n", nil, false},
+		{"tls: {certFile: c, keyFile: k}\nnode: {clusterDNS: [10.96.0.10]}\n", nil, false},
+		{"tls: {certFile: c, keyFile: k}\nnode: {clusterDomain: cluster.local}\n", nil, true},
+		{"tls: {certFile: c, keyFile: k}\n", []string{"--cluster-domain", "cluster.local"}, true},
+		{"tls: {certFile: c, keyFile: k}\nnode: {kubeletConfig: " + kubelet + "}\n", nil, true},
 	} {
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 		source := WebhookFlags(flags)
@@ -69,7 +69,7 @@ func TestWebhook_Uplink(t *testing.T) {
 	uplink := filepath.Join(dir, "resolv.conf")
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	source := WebhookFlags(flags)
-	file := newFile(t, v1alpha1.KindWebhook, "selfSigned: true\nnode: {resolvConf: "+stub+
+	file := newFile(t, v1alpha1.KindWebhook, "tls: {certFile: c, keyFile: k}\nnode: {resolvConf: "+stub+
 		", uplinkResolvConf: "+uplink+", hostResolver: auto}\n")
 	if err := flags.Parse([]string{"--config", file}); err != nil {
 		t.Fatal(err)

@@ -4,34 +4,18 @@
 package apiserver_test
 
 import (
-	"bytes"
 	"context"
-	"crypto"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
-
-	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook/selfsigned"
-	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -221,183 +205,5 @@ func (b *balancer) connect(client net.Conn) {
 		}()
 		_, _ = io.Copy(client, server)
 		return
-	}
-}
-
-// selfSigned: two replicas that start at once, with the rights that the manifests give
-// them, have one authority, and the API server trusts it. It asks by the name of a
-// Service, which is an address by another name.
-func (w *webhookTest) selfSigned(t *testing.T, c *apiserver.Cluster) {
-	host, port, err := net.SplitHostPort(w.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, resource := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
-		if err := w.api.AdmissionregistrationV1().RESTClient().Delete().Resource(resource).Name("dnsconfigurer").Do(
-			t.Context()).Error(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	out, err := exec.Command(w.binary, "webhook", "manifests", "--self-signed").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := strings.ReplaceAll(string(out), "      port: 443\n", "      port: "+port+"\n")
-	for document := range strings.SplitSeq(text, "\n---\n") {
-		w.apply(t, document)
-	}
-	w.apply(t, "{apiVersion: v1, kind: Service, metadata: {name: dnsconfigurer-webhook, namespace: "+
-		"dnsconfigurer}, spec: {type: ExternalName, externalName: "+host+"}}")
-
-	kubeconfig := filepath.Join(w.dir, "kubeconfig")
-	if text, err = c.Kubeconfig(c.Address(), "system:serviceaccount:dnsconfigurer:dnsconfigurer-webhook"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var replicas []*replica
-	for range 2 {
-		r := newReplica(t, w, t.TempDir(), "--self-signed", "--kubeconfig", kubeconfig)
-		if err := r.process.Start(); err != nil {
-			t.Fatal(err)
-		}
-		replicas = append(replicas, r)
-	}
-	defer w.balance(t, replicas)()
-	for _, r := range replicas {
-		poll.Until(t, "a replica", r.ready)
-	}
-	poll.Until(t, "a denial", func() bool {
-		s, err := w.create(t.Context(), []byte(tooLong), true)
-		return err == nil && strings.HasPrefix(s.refused, deniedBy)
-	})
-	secret, err := w.api.CoreV1().Secrets("dnsconfigurer").Get(t.Context(), "dnsconfigurer-webhook-tls", metav1.GetOptions{})
-	if err != nil || bytes.Count(secret.Data["ca.crt"], []byte("BEGIN")) != 1 {
-		t.Fatalf("%+v, %v", secret, err)
-	}
-	mustTrust(t, replicas, secret.Data["ca.crt"])
-	w.rotation(t, replicas)
-}
-
-// rotation: years go by, in which the authority is replaced, and no object passes unseen.
-// Replicas look at the Secret when they start; before, it is made to look older.
-func (w *webhookTest) rotation(t *testing.T, replicas []*replica) {
-	secrets := w.api.CoreV1().Secrets("dnsconfigurer")
-	read := func() *corev1.Secret {
-		t.Helper()
-		s, err := secrets.Get(t.Context(), "dnsconfigurer-webhook-tls", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	first := read()
-	before, load := w.failedOpen(t), w.load(t)
-	for _, step := range []struct {
-		what        string
-		authorities func() []byte
-		want        int  // authorities, when the replicas have looked
-		renewed     bool // the certificate
-	}{
-		{"two thirds of the authority's life are over: it gets a successor", func() []byte {
-			return older(t, first.Data["ca.crt"], first.Data["ca.key"], selfsigned.AuthorityLife*2/3)
-		}, 2, false},
-		{"everybody knows the successor: it signs", func() []byte {
-			s := read()
-			old, successor := pem.Decode(s.Data["ca.crt"])
-			return append(pem.EncodeToMemory(old), older(t, successor, s.Data["ca.key"], 2*selfsigned.Settle)...)
-		}, 2, true},
-		{"the first one has expired", func() []byte {
-			_, successor := pem.Decode(read().Data["ca.crt"])
-			return append(older(t, first.Data["ca.crt"], first.Data["ca.key"], selfsigned.AuthorityLife), successor...)
-		}, 1, false},
-	} {
-		s := read()
-		s.Data["ca.crt"] = step.authorities()
-		if _, err := secrets.Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range replicas {
-			load.restart(t, r)
-		}
-		load.reach(t, load.admissions.Load()+enough/3)
-		now := read()
-		if n := bytes.Count(now.Data["ca.crt"], []byte("BEGIN")); n != step.want ||
-			bytes.Equal(now.Data["tls.crt"], s.Data["tls.crt"]) == step.renewed {
-			t.Fatalf("%s: %d authorities, %s, before\n%s", step.what, n, now.Data["tls.crt"], s.Data["tls.crt"])
-		}
-		mustTrust(t, replicas, now.Data["ca.crt"])
-	}
-	load.stop()
-	if after := w.failedOpen(t); after != before {
-		t.Errorf("apiserver_admission_webhook_fail_open_count went from %v to %v", before, after)
-	}
-	t.Logf("%d admissions", load.admissions.Load())
-}
-
-// older returns the certificate of an authority as if it had been made so much earlier. It
-// has the same key: who trusts one of the two trusts what either has signed.
-func older(t *testing.T, certificate, key []byte, by time.Duration) []byte {
-	t.Helper()
-	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := *pair.Leaf
-	template.NotBefore, template.NotAfter = template.NotBefore.Add(-by), template.NotAfter.Add(-by)
-	signer := pair.PrivateKey.(crypto.Signer)
-	der, err := x509.CreateCertificate(rand.Reader, &template, &template, signer.Public(), signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
-// mustTrust dials the replicas as an API server does that trusts these authorities.
-func mustTrust(t *testing.T, replicas []*replica, authorities []byte) {
-	t.Helper()
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(authorities)
-	for _, r := range replicas {
-		conn, err := tls.Dial("tcp", r.addr, &tls.Config{RootCAs: roots, ServerName: "dnsconfigurer-webhook.dnsconfigurer.svc"})
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		conn.Close()
-	}
-}
-
-// apply creates an object of the webhook's manifests, except the Deployment, which has no
-// controller here.
-func (w *webhookTest) apply(t *testing.T, document string) {
-	t.Helper()
-	object, err := yaml.YAMLToJSON([]byte(document))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var o struct {
-		metav1.TypeMeta
-		Metadata metav1.ObjectMeta
-	}
-	if err := json.Unmarshal(object, &o); err != nil {
-		t.Fatal(err)
-	}
-	if o.Kind == "Deployment" || o.Kind == "Service" && strings.Contains(document, "selector") {
-		return
-	}
-	path := "/apis/" + o.APIVersion
-	if o.APIVersion == "v1" {
-		path = "/api/v1"
-	}
-	if o.Metadata.Namespace != "" {
-		path += "/namespaces/" + o.Metadata.Namespace
-	}
-	resource := strings.ToLower(o.Kind) + "s"
-	err = w.api.CoreV1().RESTClient().Post().AbsPath(path, resource).Param("fieldValidation", "Strict").
-		SetHeader("Content-Type", "application/json").Body(object).Do(t.Context()).Error()
-	if err != nil {
-		t.Fatalf("%s %s: %v", o.Kind, o.Metadata.Name, err)
 	}
 }

@@ -5,6 +5,7 @@ package apiserver_test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
@@ -114,6 +116,28 @@ func (w *webhookTest) grantScale(t *testing.T) {
 		if strings.Contains(document, "\nkind: ClusterRole") {
 			w.apply(t, document)
 		}
+	}
+}
+
+// apply creates an object of the webhook's manifests.
+func (w *webhookTest) apply(t *testing.T, document string) {
+	t.Helper()
+	object, err := yaml.YAMLToJSON([]byte(document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o struct {
+		metav1.TypeMeta
+		Metadata metav1.ObjectMeta
+	}
+	if err := json.Unmarshal(object, &o); err != nil {
+		t.Fatal(err)
+	}
+	resource := strings.ToLower(o.Kind) + "s"
+	err = w.api.CoreV1().RESTClient().Post().AbsPath("/apis/"+o.APIVersion, resource).Param("fieldValidation", "Strict").
+		SetHeader("Content-Type", "application/json").Body(object).Do(t.Context()).Error()
+	if err != nil {
+		t.Fatalf("%s %s: %v", o.Kind, o.Metadata.Name, err)
 	}
 }
 

@@ -50,7 +50,6 @@ func TestAPIServerWebhook(t *testing.T) {
 	t.Run("scale", func(t *testing.T) { w.scale(t, c) })
 	t.Run("autopath", func(t *testing.T) { w.autopath(t, c) })
 	t.Run("restarts", w.restarts)
-	t.Run("self-signed", func(t *testing.T) { w.selfSigned(t, c) })
 }
 
 // webhookTest is an API server with a webhook.

@@ -394,7 +394,6 @@ func TestChart_Values(t *testing.T) {
 		"webhook.enabled=true,webhook.certificate.source=certManager":                      "webhook.certificate.issuer.name: ",
 		"webhook.enabled=true,webhook.certificate.source=secret":                           "webhook.certificate.caBundle: ",
 		"webhook.enabled=true,webhook.certificate.caBundle=x":                              "webhook.certificate.caBundle: ",
-		"webhook.enabled=true,webhook.certificate.secretName=x":                            "webhook.certificate.secretName: ",
 	} {
 		if _, err := helm(t, "template", "dnsconfigurer", chartDir, "--set", set); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("--set %s: %v, want an error about %s", set, err, want)

@@ -4,6 +4,10 @@
 package chart
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -11,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -100,11 +105,12 @@ func TestChart_Webhook(t *testing.T) {
 	if err := os.WriteFile(ca, certs.NewAuthority(t).PEM, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	const certManager = "certificate.source=certManager,webhook.certificate.issuer.name=ca,webhook."
 	for _, c := range []struct{ flags, values string }{
-		{"--self-signed --exclude-namespace ci,123", "mutating=true,excludedNamespaces={ci,123}"},
-		{"--self-signed --scale=false --mutating=false", "scale=false,webhook.mutating=false"},
-		{"--self-signed --api-server-cidr 192.0.2.0/29,2001:db8::/64",
-			"networkPolicy.enabled=true,webhook.networkPolicy.apiServerCIDRs={192.0.2.0/29,2001:db8::/64}"},
+		{"--cert-manager-issuer ca --exclude-namespace ci,123", certManager + "mutating=true,excludedNamespaces={ci,123}"},
+		{"--cert-manager-issuer ca --scale=false --mutating=false", certManager + "scale=false,webhook.mutating=false"},
+		{"--cert-manager-issuer ca --api-server-cidr 192.0.2.0/29,2001:db8::/64",
+			certManager + "networkPolicy.enabled=true,webhook.networkPolicy.apiServerCIDRs={192.0.2.0/29,2001:db8::/64}"},
 		{"--cert-manager-issuer ClusterIssuer/internal",
 			"certificate.source=certManager,webhook.certificate.issuer.kind=ClusterIssuer,webhook.certificate.issuer.name=internal"},
 		{"--ca-file " + ca + " --scale=false", "certificate.source=secret,webhook.scale=false"},
@@ -129,6 +135,36 @@ func TestChart_Webhook(t *testing.T) {
 			t.Errorf("%s: the chart has %q, want %q", c.flags, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
 		}
 		compare(t, want, got)
+	}
+}
+
+// TestChart_Webhook_SelfSigned checks that the API server trusts the certificate that helm creates.
+func TestChart_Webhook_SelfSigned(t *testing.T) {
+	rendered := render(t, "", "--set", "webhook.enabled=true,webhook.certificate.secretName=corp-tls")
+	decode := func(v any) []byte {
+		text, err := base64.StdEncoding.DecodeString(fmt.Sprint(v))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	data := rendered["Secret corp-tls"]["data"].(map[string]any)
+	pair, err := tls.X509KeyPair(decode(data["tls.crt"]), decode(data["tls.key"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
+		for _, hook := range rendered[kind+" dnsconfigurer"]["webhooks"].([]any) {
+			roots := x509.NewCertPool()
+			roots.AppendCertsFromPEM(decode(at(hook.(map[string]any), "clientConfig", "caBundle")))
+			_, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "dnsconfigurer-webhook.kube-system.svc"})
+			if err != nil || time.Until(pair.Leaf.NotAfter) < 9*365*24*time.Hour {
+				t.Errorf("%s %v: %v; until %v", kind, hook.(map[string]any)["name"], err, pair.Leaf.NotAfter)
+			}
+		}
+	}
+	if got := fmt.Sprint(rendered["Deployment dnsconfigurer-webhook"]); !strings.Contains(got, "secretName:corp-tls") {
+		t.Errorf("the pods do not mount the Secret: %s", got)
 	}
 }
 

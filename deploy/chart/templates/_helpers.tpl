@@ -231,13 +231,8 @@ prometheus.io/port: {{ .port | quote }}
   "http" ":9153"
   "lameduck" "10s"
   "logFormat" "json"
+  "tls" (dict "certFile" "/tls/tls.crt" "keyFile" "/tls/tls.key")
   "node" (dict "clusterDNS" (list .Values.clusterDNSAddress) "clusterDomain" .Values.clusterDomain) }}
-{{- if eq .Values.webhook.certificate.source "selfSigned" }}
-{{- $_ := set $config "selfSigned" true }}
-{{- $_ := set $config "namespace" (include "dnsconfigurer.namespace" .) }}
-{{- else }}
-{{- $_ := set $config "tls" (dict "certFile" "/tls/tls.crt" "keyFile" "/tls/tls.key") }}
-{{- end }}
 apiVersion: dnsconfigurer.dev/v1alpha1
 kind: WebhookConfiguration
 {{ mergeOverwrite $config (deepCopy (default dict .Values.webhook.config)) | toYaml }}
@@ -399,9 +394,6 @@ Without a cluster, as in "helm template", lookup finds nothing. */}}
 {{- end }}
 {{- if and (ne $c.source "secret") $c.caBundle }}
 {{- fail (printf "webhook.certificate.caBundle: %s writes it; set it only with the source secret" $c.source) }}
-{{- end }}
-{{- if and (eq $c.source "selfSigned") (ne $c.secretName "dnsconfigurer-webhook-tls") }}
-{{- fail "webhook.certificate.secretName: with the source selfSigned the name is dnsconfigurer-webhook-tls" }}
 {{- end }}
 {{- if and .networkPolicy.enabled (not .networkPolicy.apiServerCIDRs) }}
 {{- fail "webhook.networkPolicy.apiServerCIDRs: list the networks of the API servers, such as [192.0.2.0/29]: without them no object is checked" }}

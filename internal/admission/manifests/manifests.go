@@ -20,15 +20,14 @@ import (
 //go:embed files/*.yaml
 var files embed.FS
 
-// Config is the cluster that the objects are for. Exactly one of SelfSigned, IssuerName and
-// CABundle says how the API server trusts the certificate of the server.
+// Config is the cluster that the objects are for. Exactly one of IssuerName and CABundle says how the
+// API server trusts the certificate of the server.
 type Config struct {
 	Namespace     string
 	Image         string
 	ClusterDNS    []string // none: unknown
 	ClusterDomain string   // "": unknown
 
-	SelfSigned bool   // the server issues its certificate
 	IssuerKind string // of cert-manager: Issuer or ClusterIssuer
 	IssuerName string
 	CABundle   []byte // PEM; the certificate is in a Secret
@@ -78,9 +77,6 @@ func (c Config) YAML() ([]byte, error) {
 // files returns the files with the objects.
 func (c Config) files() []string {
 	list := []string{"server"}
-	if c.SelfSigned {
-		list = append(list, "self-signed")
-	}
 	if c.IssuerName != "" {
 		list = append(list, "cert-manager")
 	}
@@ -102,24 +98,19 @@ func (c Config) edit(o *object) {
 	if o.at("metadata/namespace") != nil {
 		o.set("metadata/namespace", c.Namespace)
 	}
-	noToken := !c.Scale && !c.SelfSigned // the server does not use the API server
 	switch o.text("kind") {
 	case "Namespace":
 		o.set("metadata/name", c.Namespace)
 	case "ServiceAccount":
-		if noToken {
+		if !c.Scale { // the server does not use the API server
 			o.add("", "automountServiceAccountToken", false)
 		}
 	case "ConfigMap":
 		c.editConfiguration(o)
 	case "Deployment":
 		o.set("spec/template/spec/containers/0/image", c.Image)
-		if noToken {
+		if !c.Scale {
 			o.add("spec/template/spec", "automountServiceAccountToken", false)
-		}
-		if c.SelfSigned {
-			o.remove("spec/template/spec/containers/0/volumeMounts/1")
-			o.remove("spec/template/spec/volumes/1")
 		}
 	case "NetworkPolicy":
 		var from []map[string]any
@@ -156,11 +147,6 @@ func (c Config) editConfiguration(o *object) {
 		file.set("node/clusterDomain", c.ClusterDomain)
 	} else {
 		file.remove("node/clusterDomain")
-	}
-	if c.SelfSigned {
-		file.remove("tls")
-		file.add("", "selfSigned", true)
-		file.add("", "namespace", c.Namespace)
 	}
 	text, err := file.encode()
 	if err != nil {

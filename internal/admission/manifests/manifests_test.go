@@ -23,11 +23,10 @@ func trustModes() map[string]Config {
 		Namespace: "other", Image: "registry.example/image:v9", ClusterDNS: []string{"10.1.0.10", "fd00::a"}, ClusterDomain: "corp.example",
 		Mutating: true, Scale: true,
 	}
-	selfSigned, issuer, bundle := base, base, base
-	selfSigned.SelfSigned = true
+	issuer, bundle := base, base
 	issuer.IssuerKind, issuer.IssuerName = "ClusterIssuer", "internal"
 	bundle.CABundle = []byte("PEM")
-	return map[string]Config{"self-signed": selfSigned, "cert-manager": issuer, "ca-file": bundle}
+	return map[string]Config{"cert-manager": issuer, "ca-file": bundle}
 }
 
 // values decodes documents without their comments.
@@ -73,14 +72,10 @@ func testValues(t *testing.T, name string, c Config) {
 		"kind: MutatingWebhookConfiguration": c.Mutating,
 		scaleWebhook:                         c.Scale,
 		"resources: [statefulsets]":          c.Scale,
-		"automountServiceAccountToken":       !c.Scale && name != "self-signed",
-		"selfSigned: true":                   name == "self-signed",
-		"resources: [secrets]":               name == "self-signed",
+		"automountServiceAccountToken":       !c.Scale,
 		"kind: Certificate":                  name == "cert-manager",
 		"cert-manager.io/inject-ca-from: other/dnsconfigurer-webhook":   name == "cert-manager",
 		"caBundle: " + base64.StdEncoding.EncodeToString([]byte("PEM")): name == "ca-file",
-		"secretName: dnsconfigurer-webhook-tls":                         name != "self-signed",
-		"certFile: /tls/tls.crt":                                        name != "self-signed",
 		"clusterDNS: [10.1.0.10, ":                                      true,
 	} {
 		if got := strings.Contains(string(text), feature); got != want {
@@ -124,7 +119,7 @@ func TestYAML_Kustomize(t *testing.T) {
 // TestYAML_Quoted: values that YAML would read as numbers, truths or anchors stay strings.
 func TestYAML_Quoted(t *testing.T) {
 	for _, namespace := range []string{"123", "true", "on", "null", "1e3", "0x1f", "y"} {
-		c := trustModes()["self-signed"]
+		c := trustModes()["ca-file"]
 		c.Namespace, c.ClusterDomain, c.Image = namespace, "1.2", "&x"
 		text, err := c.YAML()
 		if err != nil {
@@ -153,7 +148,7 @@ func TestYAML_Quoted(t *testing.T) {
 
 // TestYAML_NetworkPolicy: only with networks of the API server.
 func TestYAML_NetworkPolicy(t *testing.T) {
-	c := trustModes()["self-signed"]
+	c := trustModes()["ca-file"]
 	c.APIServerCIDRs = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/29"), netip.MustParsePrefix("2001:db8::/64")}
 	text, err := c.YAML()
 	if err != nil {
@@ -182,7 +177,7 @@ func TestYAML_NetworkPolicy(t *testing.T) {
 // TestYAML_ExcludedNamespaces: no webhook reviews the objects of these namespaces, kube-system and
 // that of the server.
 func TestYAML_ExcludedNamespaces(t *testing.T) {
-	c := trustModes()["self-signed"]
+	c := trustModes()["ca-file"]
 	c.ExcludedNamespaces, c.Mutating = []string{"ci", "123"}, true
 	text, err := c.YAML()
 	if err != nil {
@@ -245,7 +240,7 @@ func TestObject_Edit(t *testing.T) {
 // namespace that others use.
 func TestYAML_NamespaceExists(t *testing.T) {
 	for _, exists := range []bool{true, false} {
-		c := trustModes()["self-signed"]
+		c := trustModes()["ca-file"]
 		c.NamespaceExists = exists
 		text, err := c.YAML()
 		if err != nil {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
@@ -31,7 +30,7 @@ type Options struct {
 
 // Register adds the flags.
 func (o *Options) Register(flags *pflag.FlagSet) {
-	flags.StringVarP(&o.Namespace, "namespace", "n", v1alpha1.DefaultWebhookNamespace, "`NAMESPACE` of the server")
+	flags.StringVarP(&o.Namespace, "namespace", "n", "dnsconfigurer", "`NAMESPACE` of the server")
 	flags.BoolVar(&o.CreateNamespace, "create-namespace", true,
 		"print the Namespace, too; false keeps kubectl delete from deleting one that has other objects")
 	flags.StringSliceVar(&o.ExcludedNamespaces, "exclude-namespace", nil,
@@ -43,7 +42,6 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Issuer, "cert-manager-issuer", "",
 		"`[KIND/]NAME` of cert-manager's issuer for the certificate; KIND is Issuer or ClusterIssuer")
 	flags.StringVar(&o.CAFile, "ca-file", "", "`FILE` with the CA certificate, PEM")
-	flags.BoolVar(&o.SelfSigned, "self-signed", false, "the server issues its certificate, with a CA that it creates")
 	flags.BoolVar(&o.Mutating, "mutating", true,
 		"write the MutatingWebhookConfiguration; not needed with a MutatingAdmissionPolicy (Kubernetes 1.36)")
 	flags.StringSliceVar(&o.APIServerCIDRs, "api-server-cidr", nil,
@@ -76,9 +74,8 @@ func (o Options) Parse() (Config, error) {
 	var ok bool
 	c.IssuerKind, c.IssuerName, ok = parseIssuer(o.Issuer)
 	p.want(ok, "cert-manager-issuer", o.Issuer, "NAME, Issuer/NAME or ClusterIssuer/NAME")
-	if n := o.sources(); n != 1 {
-		p = append(p, fmt.Errorf("want one source of the certificate, got %d: "+
-			"set one of --cert-manager-issuer, --ca-file and --self-signed", n))
+	if (o.Issuer == "") == (o.CAFile == "") {
+		p = append(p, errors.New("want one source of the certificate: set --cert-manager-issuer or --ca-file"))
 	}
 	return c, errors.Join(p...)
 }
@@ -100,16 +97,6 @@ func parseIssuer(text string) (kind, name string, ok bool) {
 	}
 	known := kind == "Issuer" || kind == "ClusterIssuer"
 	return kind, name, text == "" || known && fqdn.SubdomainProblems(name) == nil
-}
-
-// sources returns the number of sources of the certificate.
-func (o Options) sources() (n int) {
-	for _, set := range []bool{o.Issuer != "", o.CAFile != "", o.SelfSigned} {
-		if set {
-			n++
-		}
-	}
-	return n
 }
 
 // LoadBundle reads the CA certificates of c from a PEM file.

@@ -18,11 +18,11 @@ func TestOptions_Invalid(t *testing.T) {
 		`--exclude-namespace: ""`:                   func(o *Options) { o.ExcludedNamespaces = []string{"ci", ""} },
 		`--cluster-dns: "10.0.0"`:                   func(o *Options) { o.ClusterDNS = []string{"10.0.0.1", "10.0.0"} },
 		`--api-server-cidr: "192.0.2.1/24"`:         func(o *Options) { o.APIServerCIDRs = []string{"192.0.2.1/24"} },
-		`--cert-manager-issuer: "CA/x"`:             func(o *Options) { o.Issuer, o.SelfSigned = "CA/x", false },
-		`want one source of the certificate, got 2`: func(o *Options) { o.CAFile = "ca.crt" },
-		`want one source of the certificate, got 0`: func(o *Options) { o.SelfSigned = false },
+		`--cert-manager-issuer: "CA/x"`:             func(o *Options) { o.Issuer, o.CAFile = "CA/x", "" },
+		`want one source of the certificate: set -`: func(o *Options) { o.Issuer = "internal" },
+		`want one source of the certificate`:        func(o *Options) { o.CAFile = "" },
 	} {
-		o := Options{Config: Config{Namespace: "dnsconfigurer", Image: "registry.example/image:v1", SelfSigned: true}}
+		o := Options{Config: Config{Namespace: "dnsconfigurer", Image: "registry.example/image:v1"}, CAFile: "ca.crt"}
 		if _, err := o.Parse(); err != nil {
 			t.Fatal(err)
 		}

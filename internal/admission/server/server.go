@@ -6,7 +6,6 @@ package server
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -14,13 +13,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook/selfsigned"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
@@ -40,7 +36,7 @@ type Server struct {
 
 // Run serves with configuration c until ctx ends or a task of the server fails.
 func (s *Server) Run(ctx context.Context, c config.Webhook) error {
-	certificate, err := s.newCertificate(c)
+	pair, err := webhook.NewKeyPair(c.TLS.CertFile, c.TLS.KeyFile, s.Log)
 	if err != nil {
 		return err
 	}
@@ -49,7 +45,7 @@ func (s *Server) Run(ctx context.Context, c config.Webhook) error {
 		return err
 	}
 	registry := daemon.NewRegistry(s.Version)
-	registry.MustRegister(newExpiry(certificate.current))
+	registry.MustRegister(newExpiry(pair.Current))
 	handler := webhook.New(webhook.Config{Rules: c.Rules, Report: c.Report, Logger: s.Log,
 		Register: registry, OpenStatefulSet: statefulSets})
 	reloader := &daemon.Reloader[config.Webhook]{
@@ -62,13 +58,13 @@ func (s *Server) Run(ctx context.Context, c config.Webhook) error {
 	if err := reloader.Start(c, registry); err != nil {
 		return err
 	}
-	server := &webhook.Server{Handler: handler, Certificate: certificate.current, Lameduck: c.LameduckTime, Drain: Drain, Logger: s.Log}
+	server := &webhook.Server{Handler: handler, Certificate: pair.Current, Lameduck: c.LameduckTime, Drain: Drain, Logger: s.Log}
 	l, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return daemon.SocketHint(err, "listen")
 	}
 	group := daemon.Group{Tasks: []daemon.Task{
-		reloader.Run, certificate.run,
+		reloader.Run,
 		func(ctx context.Context) error { return server.Run(ctx, l) },
 	}}
 	if c.HTTP != "" {
@@ -97,47 +93,6 @@ func (s *Server) apply(handler *webhook.Handler, c config.Webhook) {
 
 // userAgent returns the User-Agent at the API server.
 func (s *Server) userAgent() string { return "dnsconfigurer-webhook/" + s.Version }
-
-// The names of the objects that `webhook manifests` writes.
-const (
-	secretName        = "dnsconfigurer-webhook-tls"
-	serviceName       = "dnsconfigurer-webhook"
-	configurationName = "dnsconfigurer"
-)
-
-// certificate is the certificate of the server, and the task that keeps it up to date.
-type certificate struct {
-	current func() (*tls.Certificate, error)
-	run     func(context.Context) error
-}
-
-func (s *Server) newCertificate(c config.Webhook) (certificate, error) {
-	if !c.SelfSigned {
-		pair, err := webhook.NewKeyPair(c.TLS.CertFile, c.TLS.KeyFile, s.Log)
-		if err != nil {
-			return certificate{}, err
-		}
-		return certificate{pair.Current, daemon.NoTask}, nil
-	}
-	cfg, err := cluster.LoadConfig(c.Kubeconfig, s.userAgent())
-	if err != nil {
-		return certificate{}, fmt.Errorf("%w: outside a cluster set --kubeconfig", err)
-	}
-	core, err := cluster.NewClient(cfg, corev1.SchemeGroupVersion, &corev1.Secret{})
-	if err != nil {
-		return certificate{}, err
-	}
-	registrations, err := cluster.NewClient(cfg, admissionregistrationv1.SchemeGroupVersion,
-		&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{})
-	if err != nil {
-		return certificate{}, err
-	}
-	a := selfsigned.New(selfsigned.Config{
-		Core: core, Registrations: registrations, Namespace: c.Namespace,
-		Secret: secretName, Service: serviceName, Configuration: configurationName, Logger: s.Log,
-	})
-	return certificate{a.Current, a.Run}, nil
-}
 
 // newExpiry returns the gauge of when the certificate expires.
 func newExpiry(current func() (*tls.Certificate, error)) prometheus.Collector {
