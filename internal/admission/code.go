@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/spelling"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -47,7 +46,7 @@ func CheckCode(code string) error {
 		}
 		known = append(known, string(c))
 	}
-	if meant, ok := spelling.Closest(code, known); ok {
+	if meant, ok := excerpt.Closest(code, known); ok {
 		return fmt.Errorf("unknown code %s: did you mean %s?", excerpt.Quote(code), meant)
 	}
 	return fmt.Errorf("unknown code %s: docs/checks.md lists the codes", excerpt.Quote(code))

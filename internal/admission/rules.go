@@ -7,7 +7,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/spelling"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -203,7 +203,7 @@ func unknownPolicyHint(unknown string) string {
 		return "Custom became None: use dnsPolicy: None with dnsConfig"
 	}
 	known := []string{string(policy.Default), string(policy.ClusterFirst), string(policy.ClusterFirstWithHostNet), string(policy.None)}
-	if meant, ok := spelling.Closest(unknown, known); ok {
+	if meant, ok := excerpt.Closest(unknown, known); ok {
 		return "did you mean " + meant + "?"
 	}
 	return "use Default, ClusterFirst, ClusterFirstWithHostNet or None"

@@ -17,9 +17,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -88,7 +88,7 @@ func errorFindings(path string, err error) []v1alpha1.Finding {
 		return nil
 	}
 	var list []v1alpha1.Finding
-	for _, e := range multierr.Unjoin(err) {
+	for _, e := range excerpt.Unjoin(err) {
 		f := v1alpha1.Finding{
 			Code: codeInvalid, Severity: string(policy.SeverityError),
 			EnforcedBy: string(policy.EnforcedByDNSConfigurer), File: path, Message: e.Error(),

@@ -16,8 +16,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -104,7 +104,7 @@ func WriteError(w io.Writer, err error) {
 	if err == nil {
 		return
 	}
-	for _, e := range multierr.Unjoin(err) {
+	for _, e := range excerpt.Unjoin(err) {
 		fmt.Fprintf(w, "dnsconfigurer: %s\n", visible(e.Error()))
 		if input, ok := errors.AsType[*kube.InputError](e); ok && input.Hint != "" {
 			fmt.Fprintf(w, "hint: %s\n", visible(input.Hint))

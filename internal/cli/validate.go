@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -82,7 +82,7 @@ func (o *ValidateOptions) Run(ctx context.Context, rules *admission.Rules, node 
 	}
 	if readErr != nil {
 		WriteError(stderr, readErr)
-		summary.Unreadable = len(multierr.Unjoin(readErr))
+		summary.Unreadable = len(excerpt.Unjoin(readErr))
 	}
 	summary.Write(stderr)
 	return readErr == nil && !fails(summary, o.FailOn), nil

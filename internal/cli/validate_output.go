@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -85,7 +85,7 @@ func (v *Validation) WriteUnreadable(err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, e := range multierr.Unjoin(err) {
+	for _, e := range excerpt.Unjoin(err) {
 		input, ok := errors.AsType[*kube.InputError](e)
 		if !ok {
 			input = &kube.InputError{Err: e}

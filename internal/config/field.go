@@ -13,8 +13,8 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -108,7 +108,7 @@ func (k *Kind[C]) check(c *C, origin func(path string) kube.Location) (problems 
 		if err == nil {
 			continue
 		}
-		for _, e := range multierr.Unjoin(err) {
+		for _, e := range excerpt.Unjoin(err) {
 			paths := []string{f.Path}
 			if other, ok := errors.AsType[conflictError](e); ok {
 				paths = append(paths, other.paths...)

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 )
 
 // TestSource_ErrorLocations: each error carries the file, the line and the field, and its text
@@ -49,7 +49,7 @@ func TestSource_ErrorLocations(t *testing.T) {
 				t.Fatal("no error")
 			}
 			var got []string
-			for _, e := range multierr.Unjoin(err) {
+			for _, e := range excerpt.Unjoin(err) {
 				in, ok := errors.AsType[*kube.InputError](e)
 				if !ok {
 					got = append(got, "none | "+e.Error())

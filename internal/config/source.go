@@ -14,8 +14,8 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
@@ -301,7 +301,7 @@ func (p *Places) At(field string) kube.Location {
 // *InputError of package kube.
 func (p *Places) locate(err error) error {
 	var errs []error
-	for _, e := range multierr.Unjoin(err) {
+	for _, e := range excerpt.Unjoin(err) {
 		located := &kube.InputError{Location: kube.Location{File: p.file}, Err: e}
 		var unknown interface{ FieldPath() string }
 		if line, ok := errors.AsType[*document.LineError](e); ok && p.positions != nil {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 )
 
 // A Task runs until ctx ends or it fails.
@@ -106,7 +106,7 @@ func LogFailure(w io.Writer, format string, err error) (logged bool) {
 		return false
 	}
 	log := slog.New(slog.NewJSONHandler(w, nil))
-	for _, e := range multierr.Unjoin(err) {
+	for _, e := range excerpt.Unjoin(err) {
 		log.Error("server failed", "error", e.Error())
 	}
 	return true

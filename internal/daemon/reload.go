@@ -13,7 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 )
 
 // pollPeriod is how often configuration files are compared with what was read. They are
@@ -125,7 +125,7 @@ func (r *Reloader[C]) logOnce(err error) {
 		return
 	}
 	r.logged = err.Error()
-	for _, e := range multierr.Unjoin(err) {
+	for _, e := range excerpt.Unjoin(err) {
 		r.Log.Error("invalid configuration, keeping the previous one", "error", e)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 )
@@ -117,7 +117,7 @@ func newNames(
 	if len(c.Manifests) > 0 {
 		dirs, err := cluster.NewDirectories(cluster.DirectoriesConfig{Zone: z, Domain: c.Domain, Paths: c.Manifests, Logger: p.Log})
 		if err != nil {
-			return nil, multierr.Prefix(c.ManifestsOrigin, err)
+			return nil, excerpt.Prefix(c.ManifestsOrigin, err)
 		}
 		return &names{zone: z, run: dirs.Run}, nil
 	}

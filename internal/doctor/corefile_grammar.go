@@ -14,7 +14,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/spelling"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 )
 
 // grammar has the arguments of plugins and, after each semicolon, a property in their braces, as the setup functions
@@ -107,7 +107,7 @@ func refused(blocks []Block, isUnknown func(hasSimilar bool) bool) (problems []P
 		seen := map[string]bool{}
 		for _, d := range b.Directives {
 			r, ok := all[d.Name]
-			closest, similar := spelling.Closest(d.Name, names)
+			closest, similar := excerpt.Closest(d.Name, names)
 			isRemoved := slices.Contains(strings.Fields(removedPlugins), d.Name) || strings.ContainsAny(d.Name, ".:{")
 			switch {
 			case ok && seen[d.Name] && r.once:

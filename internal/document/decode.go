@@ -44,18 +44,21 @@ func (e *TypeError) Error() string {
 	return e.Field + ": " + e.Problem
 }
 
-// asTypeError converts the error of decoding js into a value to a TypeError if it is a type error.
+// asTypeError converts the error of decoding js into a value to a TypeError if it is a type error. The
+// path of that decoder has Go names, and lacks indexes and map keys: DecodeLarge finds the field.
 func asTypeError(js []byte, into any, err error) error {
 	t, ok := errors.AsType[*stdjson.UnmarshalTypeError](err)
 	if !ok {
 		return err
 	}
-	problem := "is " + describeValue(t.Value) + ", must be " + describeType(t.Type)
-	// The path of this decoder has Go names, and lacks indexes and map keys.
-	if s, ok := errors.AsType[*json.SemanticError](unmarshalLarge(js, reflect.New(reflect.TypeOf(into).Elem()).Interface())); ok {
-		return &TypeError{pointerPath(s.JSONPointer), problem}
+	again := DecodeLarge(js, reflect.New(reflect.TypeOf(into).Elem()).Interface())
+	found, ok := errors.AsType[*TypeError](again)
+	if !ok {
+		return &TypeError{"", "is a " + t.Value + ", must be " + describeType(t.Type)}
 	}
-	return &TypeError{"", problem}
+	value, _, _ := strings.Cut(found.Problem, ", must be ")
+	found.Problem = value + ", must be " + describeType(t.Type) // of an IntOrString only t has the number
+	return found
 }
 
 // DecodeLarge is like Decode for documents of megabytes of which a few fields are read. It reads
@@ -101,22 +104,6 @@ func pointerPath(p jsontext.Pointer) string {
 		}
 	}
 	return path.String()
-}
-
-// describeValue returns the words for the decoder's description of a value.
-func describeValue(value string) string {
-	switch kind, number, _ := strings.Cut(value, " "); {
-	case number != "":
-		return number
-	case kind == "array":
-		return "a list"
-	case kind == "object":
-		return "a mapping"
-	case kind == "bool":
-		return "a boolean"
-	default: // string, number
-		return "a " + kind
-	}
 }
 
 // describeType returns the words for the values of a field of type t.

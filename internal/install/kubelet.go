@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 )
 
 const (
@@ -76,7 +76,7 @@ func (k *Kubelet) readConfig() error {
 	}
 	fields, err := configFields(text)
 	if err != nil {
-		return multierr.Prefix(k.config, err)
+		return excerpt.Prefix(k.config, err)
 	}
 	if value, _ := fields[endpointField].(string); value != "" {
 		k.Endpoint, k.Origin = value, k.config+": "+endpointField
@@ -118,7 +118,7 @@ func (k *Kubelet) readDropIns() error {
 		}
 		fields, err := configFields(text)
 		if err != nil {
-			return multierr.Prefix(path, err)
+			return excerpt.Prefix(path, err)
 		}
 		for name, value := range fields {
 			if value, _ := value.(string); strings.EqualFold(name, endpointField) && value != "" {

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 )
 
 // DefaultResolvConf is the default of the kubelet's resolvConf.
@@ -117,7 +117,7 @@ func MergeKubeletDropIns(c KubeletConfiguration, dropIns []KubeletDropIn) (_ Kub
 	for _, d := range dropIns {
 		patch, err := parseDropIn(d.Data)
 		if err != nil {
-			return c, nil, multierr.Prefix(d.Path, err)
+			return c, nil, excerpt.Prefix(d.Path, err)
 		}
 		for name, value := range patch {
 			field := KubeletField(name)

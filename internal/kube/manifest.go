@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 )
 
 // MaxManifest is the maximum size of a manifest in bytes. That is enough for about ten
@@ -121,7 +121,7 @@ func (p *parser) fail(field string, err error, hint string) {
 
 // failAll records each error of a document that cannot be parsed.
 func (p *parser) failAll(err error, hint string) {
-	for _, e := range multierr.Unjoin(err) {
+	for _, e := range excerpt.Unjoin(err) {
 		p.fail("", e, hint)
 	}
 }

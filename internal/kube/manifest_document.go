@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/json"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/spelling"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 )
 
 // manifestDocument is a document of a manifest.
@@ -239,7 +239,7 @@ func unknownField(err error) (path, hint string, ok bool) {
 	}
 	if i := slices.IndexFunc(dnsFields, func(d string) bool { return strings.EqualFold(d, name) }); i >= 0 {
 		hint = fmt.Sprintf("check its spelling and its place: %s is a field of a pod's spec", dnsFields[i])
-	} else if meant, isClose := spelling.Closest(name, decidingFields); isClose && slices.Contains(decidingParents, parent) {
+	} else if meant, isClose := excerpt.Closest(name, decidingFields); isClose && slices.Contains(decidingParents, parent) {
 		hint = fmt.Sprintf("did you mean %s?", meant)
 	} else if strings.Contains("."+path, ".dnsConfig.") {
 		hint = "dnsConfig has nameservers, searches and options"

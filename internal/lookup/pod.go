@@ -14,8 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/spelling"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -160,7 +160,7 @@ func closest(name string, others []string) string {
 			return o
 		}
 	}
-	if similar, ok := spelling.Closest(name, others); ok {
+	if similar, ok := excerpt.Closest(name, others); ok {
 		return similar
 	}
 	if i := slices.IndexFunc(others, func(o string) bool { return strings.HasPrefix(o, name+"-") }); i >= 0 {

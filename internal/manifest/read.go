@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -153,7 +153,7 @@ func (f file) read(ctx context.Context, stdin io.Reader) (kube.Manifest, error) 
 		return m, err
 	}
 	var errs []error
-	for _, e := range multierr.Unjoin(err) {
+	for _, e := range excerpt.Unjoin(err) {
 		if input, ok := errors.AsType[*kube.InputError](e); ok && errors.Is(e, kube.ErrNotAnObject) { // such as the values of a chart
 			at := input.Location
 			at.Field = ""

@@ -23,7 +23,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/multierr"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 )
 
 // logInterval is the interval at which a lasting problem is logged again.
@@ -94,7 +94,7 @@ func (p *problemList) lines() []string {
 // oneLine joins the texts of joined errors.
 func oneLine(err error) string {
 	var texts []string
-	for _, e := range multierr.Unjoin(err) {
+	for _, e := range excerpt.Unjoin(err) {
 		texts = append(texts, e.Error())
 	}
 	return strings.Join(texts, "; ")
@@ -107,7 +107,7 @@ func ReportBypass(ctx context.Context, file, state, version, reason, message str
 	if err != nil {
 		var lastErr error
 		if c, lastErr = lastGood(filepath.Join(state, stateFile)).load(); lastErr != nil {
-			return multierr.Prefix("sending an event about the node", errors.Join(err, lastErr))
+			return excerpt.Prefix("sending an event about the node", errors.Join(err, lastErr))
 		}
 	}
 	if c.Kubeconfig == "" {

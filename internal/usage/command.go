@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/spelling"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 )
 
 // RequireCommand is the RunE of a command that only has subcommands.
@@ -55,7 +55,7 @@ func commandNames(parent *cobra.Command) (names []string) {
 // didYouMean returns a suggestion for a misspelled word. prefix is printed before the suggested
 // one. "": there is none.
 func didYouMean(word, prefix string, candidates []string) string {
-	if closest, ok := spelling.Closest(word, candidates); ok {
+	if closest, ok := excerpt.Closest(word, candidates); ok {
 		return ": did you mean " + prefix + closest + "?"
 	}
 	return ""

@@ -1,9 +1,36 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package spelling
+package excerpt
 
-import "strings"
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Unjoin returns the errors that err joins, at any depth. An error that joins no others is
+// returned alone.
+func Unjoin(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, Unjoin(e)...)
+	}
+	return all
+}
+
+// Prefix puts "name: " before each of the errors that err joins.
+func Prefix(name string, err error) error {
+	var errs []error
+	for _, e := range Unjoin(err) {
+		errs = append(errs, fmt.Errorf("%s: %w", name, e))
+	}
+	return errors.Join(errs...)
+}
 
 // Closest returns the candidate that word is most likely a misspelling of. ok is false if
 // none is close: up to two letters may differ, in a word of five letters or fewer one, and in
