@@ -63,6 +63,27 @@ func TestStaticPod_Defaults(t *testing.T) {
 	}
 }
 
+// TestWorkload_OnNode: a manifest is that of a static pod, and a pod that the API server has is not.
+func TestWorkload_OnNode(t *testing.T) {
+	for want, change := range map[string]func(*corev1.Pod){
+		"web-node-1 shop": func(*corev1.Pod) {},
+		"web shop":        func(p *corev1.Pod) { p.UID = "1" },
+		"web bank": func(p *corev1.Pod) {
+			p.Namespace, p.OwnerReferences = "bank", []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web"}}
+		},
+		"web a": func(p *corev1.Pod) { p.Namespace, p.Spec.NodeName = "a", "node-2" },
+		"web b": func(p *corev1.Pod) { p.Namespace, p.Status.Phase = "b", corev1.PodRunning },
+	} {
+		p := &corev1.Pod{}
+		p.Name = "web"
+		change(p)
+		w := kube.Workload{Kind: "Pod", Namespace: p.Namespace, Name: p.Name, Pod: p}.OnNode("shop", "node-1")
+		if got := w.Pod.Name + " " + w.Pod.Namespace; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 func TestParseStaticPod_Errors(t *testing.T) {
 	const pod = "apiVersion: v1\nkind: Pod\n" +
 		"metadata: {name: etcd, annotations: {kubernetes.io/config.source: file}}\nspec: {dnsPolicy: Default}\n"

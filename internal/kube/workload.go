@@ -86,13 +86,14 @@ func (w Workload) WithReplicas(replicas int32) Workload {
 }
 
 // OnNode returns w in a namespace, unless the manifest has one. If node is not empty, a Pod
-// becomes the static pod of that node.
+// becomes the static pod of that node, unless it is a live pod, as kubectl get prints it.
 func (w Workload) OnNode(namespace, node string) Workload {
 	w.Namespace = cmp.Or(w.Namespace, namespace)
 	pod := *w.Pod
 	pod.Namespace = w.Namespace
 	w.Pod = &pod
-	if w.Kind == "Pod" && node != "" {
+	isLive := pod.UID != "" || len(pod.OwnerReferences) > 0 || pod.Spec.NodeName != "" || pod.Status.Phase != ""
+	if w.Kind == "Pod" && node != "" && !isLive {
 		w.Pod = StaticPod(w.Pod, node)
 		w.Name = w.Pod.Name
 	}
