@@ -30,11 +30,9 @@ const (
 // else.
 func (e *Engine) advise(d *Decision, pod *Pod) {
 	if p := fqdn.SubdomainProblems(pod.Name); p != nil {
-		d.addFinding(Finding{
-			Code: CodeInvalidName, Severity: SeverityError, EnforcedBy: EnforcedByAPIServer,
-			Message: fmt.Sprintf("the pod's name %q is not a valid DNS subdomain: %s", pod.Name, strings.Join(p, ";")),
-			Field:   "metadata.name", Hint: "rename the pod: a node uses the name as the host name without checking it",
-		})
+		d.report(SeverityError, EnforcedByAPIServer, CodeInvalidName, "metadata.name",
+			fmt.Sprintf("the pod's name %q is not a valid DNS subdomain: %s", pod.Name, strings.Join(p, ";")),
+			"rename the pod: a node uses the name as the host name without checking it")
 	}
 	if pod.Windows {
 		d.adviseWindows(pod)
@@ -43,7 +41,7 @@ func (e *Engine) advise(d *Decision, pod *Pod) {
 	e.adviseServers(d, pod)
 	for _, s := range d.Searches {
 		if p := fqdn.DomainProblem(s.Text); p != "" {
-			d.addAdvice(SeverityWarning, CodeUnusableDomain, s.field(),
+			d.report(SeverityWarning, EnforcedByDNSConfigurer, CodeUnusableDomain, s.field(),
 				fmt.Sprintf("search domain %q %s: every name tried with it fails", s.Text, p), "correct or remove it")
 		}
 	}
@@ -55,28 +53,27 @@ func (e *Engine) advise(d *Decision, pod *Pod) {
 // policy None, but not if the annotation names None. With other policies, the host's file may
 // have search domains only.
 func (d *Decision) adviseEmpty() {
-	message := ""
+	message := "the pod's DNS configuration has no nameserver: glibc and musl query 127.0.0.1"
 	switch {
 	case len(d.Nameservers) > 0:
 		return
 	case len(d.Searches)+len(d.Options) == 0:
 		message = "the pod's DNS configuration is empty: containerd 2 writes an empty file, " +
 			"containerd 1 and CRI-O copy the host's resolv.conf"
-	case slices.Contains(d.Steps, ruleBaseNone):
-		message = "the pod's DNS configuration has no nameserver: glibc and musl query 127.0.0.1"
-	default:
+	case !slices.Contains(d.Steps, ruleBaseNone):
 		return
 	}
-	d.addAdvice(SeverityWarning, CodeEmptyConfig, "spec.dnsConfig", message, "set at least one nameserver in dnsConfig")
+	d.report(SeverityWarning, EnforcedByDNSConfigurer, CodeEmptyConfig, "spec.dnsConfig", message,
+		"set at least one nameserver in dnsConfig")
 }
 
 func (d *Decision) adviseWindows(pod *Pod) {
 	if canonicalPolicy(pod.Policy) == ClusterFirstWithHostNet {
-		d.addAdvice(SeverityWarning, CodeWindowsHostNet, "spec.dnsPolicy",
+		d.report(SeverityWarning, EnforcedByDNSConfigurer, CodeWindowsHostNet, "spec.dnsPolicy",
 			"Windows nodes do not support dnsPolicy ClusterFirstWithHostNet", "use ClusterFirst")
 	}
 	if pod.Config != nil && len(pod.Config.Searches) > 0 && len(d.Searches) > 1 {
-		d.addAdvice(SeverityInfo, CodeWindowsSuffix, "spec.dnsConfig.searches",
+		d.report(SeverityInfo, EnforcedByDNSConfigurer, CodeWindowsSuffix, "spec.dnsConfig.searches",
 			fmt.Sprintf("Windows uses the first search domain only: %s", d.Searches[0].Text), "use fully qualified names for the others")
 	}
 }
@@ -85,7 +82,7 @@ func (e *Engine) adviseServers(d *Decision, pod *Pod) {
 	autopath := slices.Contains(d.Steps, ruleBaseAutopath)
 	for _, s := range d.Nameservers {
 		if s.Source.Origin == FromPod && autopath && !contains(e.servers, s.Text) {
-			d.addAdvice(SeverityWarning, CodeForeignNameserver, s.field(),
+			d.report(SeverityWarning, EnforcedByDNSConfigurer, CodeForeignNameserver, s.field(),
 				fmt.Sprintf("nameserver %s does not expand the autopath search domain: short names fail when it answers", s.Text),
 				"remove it, or use ClusterFirst")
 		}
@@ -98,7 +95,8 @@ func (e *Engine) adviseServers(d *Decision, pod *Pod) {
 			problem, hint = podAddressProblem(s.Text)
 		}
 		if problem != "" {
-			d.addAdvice(SeverityWarning, CodeLoopbackServer, s.field(), fmt.Sprintf("nameserver %s %s", s.Text, problem), hint)
+			d.report(SeverityWarning, EnforcedByDNSConfigurer, CodeLoopbackServer, s.field(),
+				fmt.Sprintf("nameserver %s %s", s.Text, problem), hint)
 		}
 	}
 }
@@ -140,13 +138,13 @@ func addressProblem(server string) string {
 func (d *Decision) adviseSearchLine() {
 	length := joinedLen(d.Searches)
 	if line := len("search ") + length; length > 0 && line > maxMuslLine {
-		d.addAdvice(SeverityWarning, CodeMuslSearchLine, "spec.dnsConfig.searches",
+		d.report(SeverityWarning, EnforcedByDNSConfigurer, CodeMuslSearchLine, "spec.dnsConfig.searches",
 			fmt.Sprintf("musl ignores the search line of %d bytes, the limit is %d: no search domain works in Alpine images",
 				line, maxMuslLine),
 			"shorten the list, or use ClusterFirstWithAutopath")
 	}
 	if len(d.Searches) > maxOldGlibcSearches || length > maxOldGlibcSearchLine {
-		d.addAdvice(SeverityInfo, CodeOldGlibcSearch, "spec.dnsConfig.searches",
+		d.report(SeverityInfo, EnforcedByDNSConfigurer, CodeOldGlibcSearch, "spec.dnsConfig.searches",
 			"glibc before 2.26 uses 6 search domains of 256 bytes in total and ignores the rest",
 			"no action for images with glibc 2.26 and later")
 	}
@@ -161,17 +159,13 @@ func (d *Decision) adviseCrashes() {
 	}
 	text := d.Config().String()
 	if resolvconf.Glibc(text).Crashes {
-		d.addAdvice(SeverityWarning, CodeGlibcCrashes, "spec.dnsConfig.searches",
+		d.report(SeverityWarning, EnforcedByDNSConfigurer, CodeGlibcCrashes, "spec.dnsConfig.searches",
 			"glibc without the fix of CVE-2026-8674 fails an assertion on this search list: every process that looks up a name is aborted",
 			"shorten the long domain, or move it to the end")
 	}
 	if resolvconf.Musl(text).Crashes {
-		d.addAdvice(SeverityWarning, CodeMuslCrashes, "spec.dnsConfig.options",
+		d.report(SeverityWarning, EnforcedByDNSConfigurer, CodeMuslCrashes, "spec.dnsConfig.options",
 			"musl 1.2.3 divides by the number of attempts: every process that looks up a name is killed",
 			"set attempts to at least 1")
 	}
-}
-
-func (d *Decision) addAdvice(s Severity, code Code, field, message, hint string) {
-	d.addFinding(Finding{Code: code, Severity: s, EnforcedBy: EnforcedByDNSConfigurer, Message: message, Field: field, Hint: hint})
 }

@@ -20,19 +20,19 @@ func (e *Engine) applyBase(d *Decision, pod *Pod, policy Policy, host *resolvcon
 		d.addStep(ruleHostRefused)
 		d.refuse(CodeHostFileRefused, FieldResolvConf, host.Err.Error(),
 			"correct or create "+d.hostFile+" on the node; pods with other policies start without it")
-		d.dropAll(pod, host)
+		d.dropHostFile(host, ruleHostRefused)
+		for e := range pod.Config.entries {
+			d.drop(e, ruleHostRefused)
+		}
 		return false
 	}
 	if slices.Contains(d.Steps, ruleWithoutClusterDNS) {
 		d.missingClusterDNS(pod)
 	}
 	if host.Err != nil {
-		d.addFinding(Finding{
-			Code: CodeHostFileNotNeeded, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
-			Message: "the kubelet starts no pod with this host file: " + host.Err.Error(),
-			Field:   FieldResolvConf,
-			Hint:    "correct or create " + d.hostFile + " on the node; this pod does not use what is missing",
-		})
+		d.report(SeverityWarning, EnforcedByNode, CodeHostFileNotNeeded, FieldResolvConf,
+			"the kubelet starts no pod with this host file: "+host.Err.Error(),
+			"correct or create "+d.hostFile+" on the node; this pod does not use what is missing")
 	}
 	switch rule {
 	case ruleBaseNone:
@@ -64,12 +64,9 @@ func (e *Engine) chooseBase(d *Decision, pod *Pod, policy Policy, c *changes) Ru
 			break
 		}
 		d.addStep(ruleHostNetworkAsDefault)
-		d.addFinding(Finding{
-			Code: CodeHostNetworkDefault, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
-			Message: "dnsPolicy ClusterFirst on the host's network gives the host's DNS: the pod resolves no Services",
-			Field:   "spec.dnsPolicy",
-			Hint:    "use ClusterFirstWithHostNet, or Default for the host's DNS",
-		})
+		d.report(SeverityWarning, EnforcedByNode, CodeHostNetworkDefault, "spec.dnsPolicy",
+			"dnsPolicy ClusterFirst on the host's network gives the host's DNS: the pod resolves no Services",
+			"use ClusterFirstWithHostNet, or Default for the host's DNS")
 		return ruleBaseHost
 	case policy == "":
 		d.unknownPolicy(pod)
@@ -133,13 +130,15 @@ func (e *Engine) applyAutopathBase(d *Decision, pod *Pod, host *resolvconf.File,
 	d.allocate(pod.Config, 2, 1, 1, entryCount(host))
 	servers := e.servers
 	if a := e.node.Autopath.NodeCache; a.IsValid() {
-		d.add(Entry{a.Unmap().String(), KindNameserver, ruleAutopathServer, Source{Origin: FromNodeCache}})
-	} else {
-		d.add(withRule(servers[0], ruleAutopathServer))
-		servers = servers[1:]
+		servers = append([]Entry{{a.Unmap().String(), KindNameserver, 0, Source{Origin: FromNodeCache}}}, servers...)
 	}
-	if e.node.Autopath.ClusterDNSFallback && len(servers) > 0 {
-		d.add(withRule(servers[0], ruleAutopathServer))
+	most := 1
+	if e.node.Autopath.ClusterDNSFallback {
+		most = 2
+	}
+	for _, s := range servers[:min(len(servers), most)] {
+		s.Rule = ruleAutopathServer
+		d.add(s)
 	}
 	d.add(Entry{e.autopathDomain(pod), KindSearch, ruleAutopathDomain, Source{Origin: FromClusterDomain}})
 	d.add(Entry{"ndots:5", KindOption, ruleClusterNdots, Source{Origin: FromRule}})
@@ -173,12 +172,9 @@ func (e *Engine) canAutopath(d *Decision, pod *Pod) bool {
 		return true
 	}
 	d.addStep(ruleWithoutAutopath)
-	d.addFinding(Finding{
-		Code: CodeAutopathUnavailable, Severity: SeverityWarning, EnforcedBy: EnforcedByDNSConfigurer,
-		Message: "ClusterFirstWithAutopath is treated as ClusterFirstWithHostNet: " + problem,
-		Field:   "spec.dnsPolicy",
-		Hint:    "configure a cluster DNS and a cluster domain for the node, or use ClusterFirst",
-	})
+	d.report(SeverityWarning, EnforcedByDNSConfigurer, CodeAutopathUnavailable, "spec.dnsPolicy",
+		"ClusterFirstWithAutopath is treated as ClusterFirstWithHostNet: "+problem,
+		"configure a cluster DNS and a cluster domain for the node, or use ClusterFirst")
 	return false
 }
 
@@ -191,12 +187,8 @@ func (d *Decision) unknownPolicy(pod *Pod) {
 	case pod.Windows:
 		hint = "use Default, ClusterFirst or None"
 	}
-	d.addFinding(Finding{
-		Code: CodeUnknownPolicy, Severity: SeverityError, EnforcedBy: EnforcedByAPIServer,
-		Message: fmt.Sprintf("dnsPolicy %q is unknown: the API server refuses it, a kubelet treats "+
-			"it as ClusterFirst on every network", string(pod.Policy)),
-		Field: "spec.dnsPolicy", Hint: hint,
-	})
+	d.report(SeverityError, EnforcedByAPIServer, CodeUnknownPolicy, "spec.dnsPolicy", fmt.Sprintf("dnsPolicy %q is unknown: "+
+		"the API server refuses it, a kubelet treats it as ClusterFirst on every network", string(pod.Policy)), hint)
 }
 
 // missingClusterDNS adds the events of rule P4. The kubelet sends them only if it can read
@@ -204,25 +196,14 @@ func (d *Decision) unknownPolicy(pod *Pod) {
 func (d *Decision) missingClusterDNS(pod *Pod) {
 	const message = `kubelet does not have ClusterDNS IP configured and cannot create Pod using ` +
 		`"ClusterFirst" policy. Falling back to "Default" policy.`
-	const hint = "set clusterDNS in the KubeletConfiguration"
-	d.addFinding(Finding{
-		Code: CodeNodeMissingDNS, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
-		Reason: reasonMissing, Message: message, Field: FieldClusterDNS, Hint: hint,
-	})
-	d.addFinding(Finding{
-		Code: CodeMissingClusterDNS, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
-		Reason:  reasonMissing,
-		Message: fmt.Sprintf("pod: %q. %s", fmt.Sprintf("%s_%s(%s)", pod.Name, pod.Namespace, pod.UID), message),
-		Field:   "spec.dnsPolicy", Hint: hint,
-	})
-}
-
-// dropAll drops the entries of the host and of a pod that does not start.
-func (d *Decision) dropAll(pod *Pod, host *resolvconf.File) {
-	d.dropHostFile(host, ruleHostRefused)
-	for e := range pod.Config.entries {
-		d.drop(e, ruleHostRefused)
+	f := Finding{
+		Code: CodeNodeMissingDNS, Severity: SeverityWarning, EnforcedBy: EnforcedByNode, Reason: reasonMissing,
+		Message: message, Field: FieldClusterDNS, Hint: "set clusterDNS in the KubeletConfiguration",
 	}
+	d.addFinding(f)
+	f.Code, f.Field = CodeMissingClusterDNS, "spec.dnsPolicy"
+	f.Message = fmt.Sprintf("pod: %q. %s", fmt.Sprintf("%s_%s(%s)", pod.Name, pod.Namespace, pod.UID), message)
+	d.addFinding(f)
 }
 
 // allocate allocates the lists in one piece, for the given numbers of entries plus those of
@@ -272,9 +253,4 @@ func (d *Decision) dropHostEntries(entries []resolvconf.Entry, k Kind, r Rule) {
 
 func entryCount(host *resolvconf.File) int {
 	return len(host.Nameservers) + len(host.Searches) + len(host.Options)
-}
-
-func withRule(e Entry, r Rule) Entry {
-	e.Rule = r
-	return e
 }

@@ -86,15 +86,16 @@ func (d *Decision) addFinding(f Finding) {
 	if strings.HasPrefix(f.Field, "spec.") || strings.HasPrefix(f.Field, "metadata.annotations") {
 		f.Field = d.path + f.Field // not metadata.name: a template has none
 	}
-	if !d.kubelet && !d.omitFinding(f.Code) {
+	if !d.kubelet && !omitFinding(d.Findings, f.Code) {
 		f.Message = excerpt.Text(f.Message, maxMessage)
 		d.Findings = append(d.Findings, f)
 	}
 }
 
-// omitFinding reports whether d has MaxFindings with this code already. It then counts one
-// more.
-func (d *Decision) omitFinding(code Code) bool { return omitFinding(d.Findings, code) }
+// report adds a finding about which the kubelet sends no event.
+func (d *Decision) report(s Severity, by Enforcer, code Code, field, message, hint string) {
+	d.addFinding(Finding{Code: code, Severity: s, EnforcedBy: by, Message: message, Field: field, Hint: hint})
+}
 
 func (d *Decision) drop(e Entry, r Rule) {
 	if d.kubelet {
@@ -102,8 +103,7 @@ func (d *Decision) drop(e Entry, r Rule) {
 	}
 	e.Rule = r
 	if n := len(d.Dropped); n == cap(d.Dropped) {
-		// append grows by a quarter, which copies the 9 MB of 230,000 options four times
-		d.Dropped = slices.Grow(d.Dropped, n+1)
+		d.Dropped = slices.Grow(d.Dropped, n+1) // append would copy the 9 MB of 230,000 options four times
 	}
 	d.Dropped = append(d.Dropped, e)
 }

@@ -62,23 +62,35 @@ func New(n Node) (*Engine, error) {
 // is ignored.
 func (e *Engine) Decide(pod Pod, host resolvconf.File) Decision {
 	d := Decision{Steps: make([]Rule, 0, 8), hostFile: e.hostFilePath(host), path: pod.Path}
+	e.decide(&d, &pod, host)
+	return d
+}
+
+// decide is the stages of Decide and, without node rules, host name and advice, of KubeletConfig.
+func (e *Engine) decide(d *Decision, pod *Pod, host resolvconf.File) {
 	if e.node.ResolvConf == "" {
 		host = resolvconf.File{}
 		d.addStep(ruleHostDisabled)
 	}
 	d.Ignored = host.Ignored
-
-	policy := e.effectivePolicy(&d, &pod)
-	c := e.changes(&pod, policy)
-	if e.applyBase(&d, &pod, policy, &host, &c) {
-		d.mergeConfig(pod.Config, &c)
-		d.dropDuplicates(&c)
-		d.selectFamilies(&pod, &c)
-		e.setHostname(&d, &pod)
-		d.applyLimits()
-		e.advise(&d, &pod)
+	policy := e.effectivePolicy(d, pod)
+	var c changes
+	if !d.kubelet {
+		c = e.changes(pod, policy)
 	}
-	return d
+	if !e.applyBase(d, pod, policy, &host, &c) {
+		return
+	}
+	d.mergeConfig(pod.Config, &c)
+	d.dropDuplicates(&c)
+	d.selectFamilies(pod, &c)
+	if d.kubelet {
+		d.applyLimits()
+		return
+	}
+	e.setHostname(d, pod)
+	d.applyLimits()
+	e.advise(d, pod)
 }
 
 // hostFilePath returns the path of the host's file for messages: the path from which it was
@@ -111,29 +123,21 @@ func (e *Engine) effectivePolicy(d *Decision, pod *Pod) Policy {
 		return own
 	}
 	override := canonicalPolicy(pod.Override)
-	f := Finding{
-		Code: CodeUnknownOverride, Severity: SeverityWarning, EnforcedBy: EnforcedByDNSConfigurer,
-		Field: "metadata.annotations[" + OverrideAnnotation + "]",
-		Hint:  "use ClusterFirstWithAutopath or one of the policies of the API",
-	}
-	problem := "is not a DNS policy"
+	code, problem, hint := CodeUnknownOverride, "is not a DNS policy", "use ClusterFirstWithAutopath or one of the policies of the API"
 	switch {
 	case override != "" && override == own:
 		return own
 	case override != "" && pod.Windows:
-		problem = "has no effect on Windows"
-		f.Code = CodeForbiddenOverride
-		f.Hint = "set spec.dnsPolicy: dnsconfigurer does not run on Windows"
+		code, problem = CodeForbiddenOverride, "has no effect on Windows"
+		hint = "set spec.dnsPolicy: dnsconfigurer does not run on Windows"
 	case override == ClusterFirstWithAutopath, override != "" && slices.Contains(e.node.AllowedOverrides, override):
 		return override
 	case override != "":
-		problem = "is not an allowed override"
-		f.Code = CodeForbiddenOverride
-		f.Hint = "set spec.dnsPolicy, or allow it with node.allowedOverrides in the configuration of the node"
+		code, problem = CodeForbiddenOverride, "is not an allowed override"
+		hint = "set spec.dnsPolicy, or allow it with node.allowedOverrides in the configuration of the node"
 	}
-	f.Message = fmt.Sprintf("annotation %s: %s %s, spec.dnsPolicy applies", OverrideAnnotation,
-		excerpt.Quote(string(pod.Override)), problem)
-	d.addFinding(f)
+	d.report(SeverityWarning, EnforcedByDNSConfigurer, code, "metadata.annotations["+OverrideAnnotation+"]", fmt.Sprintf(
+		"annotation %s: %s %s, spec.dnsPolicy applies", OverrideAnnotation, excerpt.Quote(string(pod.Override)), problem), hint)
 	return own
 }
 
@@ -169,13 +173,7 @@ func (e *Engine) KubeletConfig(pod Pod, host resolvconf.File) resolvconf.Config 
 	if canonicalPolicy(pod.Policy) == ClusterFirstWithAutopath {
 		pod.Policy = "" // as every policy that a kubelet does not know
 	}
-	if e.node.ResolvConf == "" {
-		host = resolvconf.File{}
-	}
 	d := Decision{hostFile: e.hostFilePath(host), kubelet: true}
-	if e.applyBase(&d, &pod, e.effectivePolicy(&d, &pod), &host, noChanges()) {
-		d.mergeConfig(pod.Config, noChanges())
-		d.applyLimits()
-	}
+	e.decide(&d, &pod, host)
 	return d.Config()
 }

@@ -134,19 +134,12 @@ func (d *Decision) omitsUnsafe(e Entry) bool {
 		return false
 	}
 	d.drop(e, ruleUnsafeValue)
-	if d.omitFinding(CodeUnsafeValue) {
-		return true
+	if !omitFinding(d.Findings, CodeUnsafeValue) { // before the texts are made
+		d.report(SeverityError, EnforcedByDNSConfigurer, CodeUnsafeValue, e.field(), unsafeMessage(e.Kind, e.Text),
+			"remove newlines, NULs and spaces inside domains")
 	}
-	d.addFinding(Finding{
-		Code: CodeUnsafeValue, Severity: SeverityError, EnforcedBy: EnforcedByDNSConfigurer,
-		Message: unsafeMessage(e.Kind, e.Text),
-		Field:   e.field(),
-		Hint:    unsafeHint,
-	})
 	return true
 }
-
-const unsafeHint = "remove newlines, NULs and spaces inside domains"
 
 func unsafeMessage(k Kind, text string) string {
 	if !utf8.ValidString(text) {

@@ -85,13 +85,9 @@ func (d *Decision) truncateHostname(pod *Pod, host, field string) (string, *Find
 	if truncated == "" {
 		return "", invalidName(CodeInvalidHostname, field, fmt.Sprintf("hostname for pod %q was invalid: %q", pod.Name, host))
 	}
-	d.addFinding(Finding{
-		Code: CodeHostnameCut, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
-		Message: fmt.Sprintf("the host name is truncated from %d bytes to %q, shared by pods whose names start alike",
-			len(host), truncated),
-		Field: field,
-		Hint:  fmt.Sprintf("shorten it by %d, or set spec.hostname", len(host)-fqdn.MaxHostname),
-	})
+	d.report(SeverityWarning, EnforcedByNode, CodeHostnameCut, field,
+		fmt.Sprintf("the host name is truncated from %d bytes to %q, shared by pods whose names start alike", len(host), truncated),
+		fmt.Sprintf("shorten it by %d, or set spec.hostname", len(host)-fqdn.MaxHostname))
 	return truncated, nil
 }
 
@@ -129,44 +125,37 @@ func (e *Engine) CheckHost(host resolvconf.File) []Finding {
 		return nil
 	}
 	path := e.hostFilePath(host)
-	var found []Finding
+	correct := "correct " + path + " on the node"
+	var d Decision
 	if severity, message := e.kubeletCheck(path, host); message != "" {
-		found = append(found, Finding{
+		d.addFinding(Finding{
 			Code: CodeNodeHostFile, Severity: severity, EnforcedBy: EnforcedByNode, Reason: reasonHostFile,
-			Message: message, Field: FieldResolvConf, Hint: "correct " + path + " on the node",
+			Message: message, Field: FieldResolvConf, Hint: correct,
 		})
 	}
+	at := func(line int, format string, args ...any) string {
+		return fmt.Sprintf("%s:%d: ", path, line) + fmt.Sprintf(format, args...)
+	}
 	for _, s := range host.Nameservers {
-		if p := addressProblem(s.Text); p != "" && !omitFinding(found, CodeLoopbackServer) {
-			found = append(found, Finding{
-				Code: CodeLoopbackServer, Severity: SeverityWarning, EnforcedBy: EnforcedByDNSConfigurer,
-				Message: fmt.Sprintf("%s:%d: nameserver %s %s", path, s.Line, s.Text, p),
-				Field:   FieldResolvConf,
-				Hint:    "with systemd-resolved set resolvConf to /run/systemd/resolve/resolv.conf",
-			})
+		if p := addressProblem(s.Text); p != "" {
+			d.report(SeverityWarning, EnforcedByDNSConfigurer, CodeLoopbackServer, FieldResolvConf,
+				at(s.Line, "nameserver %s %s", s.Text, p), "with systemd-resolved set resolvConf to /run/systemd/resolve/resolv.conf")
 		}
 	}
 	if n := len(host.Nameservers); n > MaxNameservers {
-		found = append(found, Finding{
-			Code: CodeServerLimit, Severity: SeverityWarning, EnforcedBy: EnforcedByNode,
-			Message: fmt.Sprintf("%s:%d: %d nameservers: pods get the first %d", path,
-				host.Nameservers[MaxNameservers].Line, n, MaxNameservers),
-			Field: FieldResolvConf, Hint: "remove some: C libraries use no more than the first, too",
-		})
+		d.report(SeverityWarning, EnforcedByNode, CodeServerLimit, FieldResolvConf,
+			at(host.Nameservers[MaxNameservers].Line, "%d nameservers: pods get the first %d", n, MaxNameservers),
+			"remove some: C libraries use no more than the first, too")
 	}
 	for k, list := range [...][]resolvconf.Entry{host.Nameservers, host.Searches, host.Options} {
 		for _, entry := range list {
-			if kind := Kind(k); isUnsafe(kind, entry.Text) && !omitFinding(found, CodeUnsafeValue) {
-				found = append(found, Finding{
-					Code: CodeUnsafeValue, Severity: SeverityWarning, EnforcedBy: EnforcedByDNSConfigurer,
-					Message: fmt.Sprintf("%s:%d: %s", path, entry.Line, unsafeMessage(kind, entry.Text)),
-					Field:   FieldResolvConf,
-					Hint:    "correct " + path + " on the node",
-				})
+			if kind := Kind(k); isUnsafe(kind, entry.Text) {
+				d.report(SeverityWarning, EnforcedByDNSConfigurer, CodeUnsafeValue, FieldResolvConf,
+					at(entry.Line, "%s", unsafeMessage(kind, entry.Text)), correct)
 			}
 		}
 	}
-	return found
+	return d.Findings
 }
 
 // kubeletCheck returns the message of the kubelet's event about its own file, or "" if the

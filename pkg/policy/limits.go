@@ -29,18 +29,17 @@ func (d *Decision) applyLimits() {
 		field := limitField(KindNameserver, d.Dropped[before:])
 		d.addFinding(Finding{
 			Code: CodeServerLimit, Severity: SeverityWarning, EnforcedBy: EnforcedByNode, Reason: reasonForming,
-			Message: "Nameserver limits were exceeded, some nameservers have been omitted, the " +
-				"applied nameserver line is: " + join(d.Nameservers),
-			Field: field,
-			Hint:  d.serverLimitHint(field),
+			Message: "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: " +
+				strings.Join(d.Config().Nameservers, " "),
+			Field: field, Hint: d.serverLimitHint(field),
 		})
 	}
 	before = len(d.Dropped)
 	if d.limitSearches() {
 		d.addFinding(Finding{
 			Code: CodeSearchLimit, Severity: SeverityWarning, EnforcedBy: EnforcedByNode, Reason: reasonForming,
-			Message: "Search Line limits were exceeded, some search paths have been omitted, the " +
-				"applied search line is: " + join(d.Searches),
+			Message: "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: " +
+				strings.Join(d.Config().Searches, " "),
 			Field: limitField(KindSearch, d.Dropped[before:]),
 			Hint: fmt.Sprintf("use at most %d domains of %d bytes and %d bytes in total, including "+
 				"those of the cluster and the host", MaxSearches, MaxDomain, MaxSearchLine),
@@ -81,13 +80,10 @@ func (d *Decision) limitSearches() bool {
 		d.truncate(&d.Searches, MaxSearches, RuleSearchLimit)
 	}
 
-	n := len(d.Searches)
-	d.dropFunc(&d.Searches, RuleDomainTooLong, func(s *Entry, _ []Entry) bool { return len(s.Text) > MaxDomain })
-	if len(d.Searches) < n {
+	if d.dropFunc(&d.Searches, RuleDomainTooLong, func(s *Entry, _ []Entry) bool { return len(s.Text) > MaxDomain }) {
 		d.addStep(RuleDomainTooLong)
 	}
-
-	n = len(d.Searches)
+	n := len(d.Searches)
 	for length := joinedLen(d.Searches); length > MaxSearchLine; n-- {
 		length -= len(d.Searches[n-1].Text) + 1
 	}
@@ -112,15 +108,4 @@ func joinedLen(entries []Entry) int {
 		n += len(entries[i].Text)
 	}
 	return n
-}
-
-func join(entries []Entry) string {
-	var b strings.Builder
-	for i := range entries {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString(entries[i].Text)
-	}
-	return b.String()
 }

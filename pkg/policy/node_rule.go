@@ -124,30 +124,16 @@ type nodeRule struct {
 	namespaces []glob
 	labels     [][2]string
 	searches   []glob
-	settings   [changeCount]setting
+	settings   [changeCount]*bool // nil: not set; whether the result changes
 }
 
-// setting is whether a rule sets a field, and whether the result then changes.
-type setting uint8
-
-const (
-	unset setting = iota
-	off
-	on
-)
-
-// settingOf returns the setting of a field that is set or not, and on or off.
-func settingOf(set, isOn bool) setting {
-	switch {
-	case !set:
-		return unset
-	case isOn:
-		return on
+// setting returns whether the result changes, or nil if a rule does not set the field.
+func setting(set, on bool) *bool {
+	if !set {
+		return nil
 	}
-	return off
+	return &on
 }
-
-func settingOfBool(b *bool) setting { return settingOf(b != nil, b != nil && *b) }
 
 // newNodeRule prepares r, which is valid.
 func newNodeRule(index int, r NodeRule) nodeRule {
@@ -156,17 +142,22 @@ func newNodeRule(index int, r NodeRule) nodeRule {
 	n := nodeRule{
 		NodeRule: r, index: int32(index),
 		namespaces: parseGlobs(r.Namespaces), searches: parseGlobs(r.HostSearches),
-		settings: [changeCount]setting{
-			changeOptions:      settingOf(r.Options != nil, len(r.Options) > 0),
-			changeHostOptions:  settingOfBool(r.HostOptions),
-			changeHostSearches: settingOf(r.HostSearches != nil, true),
-			changeUnreachable:  settingOfBool(r.DropUnreachable),
-			changeDuplicates:   settingOfBool(r.DropDuplicates),
-			changeOrder:        settingOfBool(r.PodFirst),
-			changeSubdomain:    settingOf(r.SubdomainSearch != "", r.SubdomainSearch != PlaceOff),
-			changeHostNetwork:  settingOfBool(r.HostNetworkAsCluster),
-			changeFamilies:     settingOf(r.ServerFamilies != "", r.ServerFamilies != FamiliesAny),
+		settings: [changeCount]*bool{
+			changeOptions:      setting(r.Options != nil, len(r.Options) > 0),
+			changeHostOptions:  r.HostOptions,
+			changeHostSearches: setting(r.HostSearches != nil, true),
+			changeUnreachable:  r.DropUnreachable,
+			changeDuplicates:   r.DropDuplicates,
+			changeOrder:        r.PodFirst,
+			changeSubdomain:    setting(r.SubdomainSearch != "", r.SubdomainSearch != PlaceOff),
+			changeHostNetwork:  r.HostNetworkAsCluster,
+			changeFamilies:     setting(r.ServerFamilies != "", r.ServerFamilies != FamiliesAny),
 		},
+	}
+	for i, s := range n.settings {
+		if s != nil {
+			n.settings[i] = new(*s)
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.PodLabels)) {
 		n.labels = append(n.labels, [2]string{key, r.PodLabels[key]})
@@ -204,9 +195,6 @@ func (r *nodeRule) matches(pod *Pod, policy Policy) bool {
 // changes holds for each change the rule that makes it; nil: none does.
 type changes [changeCount]*nodeRule
 
-// noChanges returns the changes of an Engine without node rules: the result is the kubelet's.
-func noChanges() *changes { return &changes{} }
-
 // changes returns the changes for pod, whose effective policy is policy.
 func (e *Engine) changes(pod *Pod, policy Policy) (c changes) {
 	var decided [changeCount]bool
@@ -216,11 +204,10 @@ func (e *Engine) changes(pod *Pod, policy Policy) (c changes) {
 			continue
 		}
 		for f, s := range r.settings {
-			if s == unset || decided[f] {
-				continue
-			}
-			if decided[f] = true; s == on {
-				c[f] = r
+			if s != nil && !decided[f] {
+				if decided[f] = true; *s {
+					c[f] = r
+				}
 			}
 		}
 	}

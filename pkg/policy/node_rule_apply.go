@@ -128,23 +128,15 @@ func (d *Decision) movePodFirst(c *changes) {
 		return
 	}
 	moved := false
-	for _, list := range [...][]Entry{d.Nameservers, d.Searches} {
-		fromPod := func(e Entry) bool { return e.Source.Origin == FromPod }
-		if i := slices.IndexFunc(list, fromPod); i > 0 {
+	for _, list := range [...][]Entry{d.Nameservers, d.Searches} { // the pod's entries follow the base
+		if i := slices.IndexFunc(list, func(e Entry) bool { return e.Source.Origin == FromPod }); i > 0 {
 			moved = true
-			slices.SortStableFunc(list, func(a, b Entry) int { return boolRank(!fromPod(a)) - boolRank(!fromPod(b)) })
+			copy(list, slices.Concat(list[i:], list[:i]))
 		}
 	}
 	if moved {
 		d.applyNodeRule(rulePodFirst, r)
 	}
-}
-
-func boolRank(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // dropDuplicates is rule R5. Texts that are not addresses are left to rule M1.
@@ -153,15 +145,14 @@ func (d *Decision) dropDuplicates(c *changes) {
 	if r == nil || len(d.Nameservers) < 2 {
 		return
 	}
-	before, seen := len(d.Nameservers), make(map[netip.Addr]bool, len(d.Nameservers))
-	d.dropFunc(&d.Nameservers, ruleDuplicateAddress, func(e *Entry, _ []Entry) bool {
+	seen := make(map[netip.Addr]bool, len(d.Nameservers))
+	if d.dropFunc(&d.Nameservers, ruleDuplicateAddress, func(e *Entry, _ []Entry) bool {
 		a, err := netip.ParseAddr(e.Text)
 		a = a.Unmap()
 		duplicate := err == nil && seen[a]
 		seen[a] = true
 		return duplicate
-	})
-	if len(d.Nameservers) < before {
+	}) {
 		d.applyNodeRule(ruleDuplicateAddress, r)
 	}
 }
@@ -287,10 +278,5 @@ func (g glob) match(s string) bool {
 
 // matchAny reports whether one of globs matches the normalized text.
 func matchAny(globs []glob, s string) bool {
-	for _, g := range globs {
-		if g.match(s) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(globs, func(g glob) bool { return g.match(s) })
 }

@@ -42,7 +42,7 @@ var mutants = []struct{ file, old, new, breaks string }{
 			"\t}\n\td.addStep(ruleMerge)", "M3: an empty dnsConfig does nothing"},
 	{"policy/merge.go", `keys.add(name)`, ``, "M4: an option repeats"},
 	{"policy/merge.go", `o.Text = key`, `_ = key`, "M4: an empty value keeps its colon"},
-	{"policy/merge.go", `if d.omitsUnsafe(e) {`, `if isUnsafe(e.Kind, e.Text) {`,
+	{"policy/merge.go", `case !d.omitsUnsafe(e):`, `case !isUnsafe(e.Kind, e.Text):`,
 		"D3: the kubelet's options are filtered before they override"},
 	{"policy/entry.go", `if d.kubelet || `, `if `, "D3: the kubelet's values are filtered"},
 	{"policy/entry.go", `d.kubelet || !isUnsafe(e.Kind, e.Text)`, `true`, "D3: values break out of their line"},
