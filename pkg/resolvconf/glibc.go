@@ -109,12 +109,6 @@ func glibcWord(s string) (word, rest string) {
 	return s[:i], strings.TrimLeft(s[i:], glibcBlank)
 }
 
-func (g *glibc) trailing(rest string, line int) {
-	if rest != "" {
-		g.remark(rest, line, causeTrailingText)
-	}
-}
-
 // setSearch replaces the list; the keyword is search or domain.
 func (g *glibc) setSearch(value string, line int) {
 	g.replace(&g.search, Entry{value, line})
@@ -123,25 +117,13 @@ func (g *glibc) setSearch(value string, line int) {
 
 func (g *glibc) nameserver(value string, line int) {
 	value, rest := glibcWord(value)
-	a, ok := aton(value)
-	if !ok {
-		address, zone, zoned := strings.Cut(value, "%")
-		if a, ok = pton6(address); !ok {
-			g.remark(value, line, causeInvalidAddress)
-			return
-		}
-		if zoned && !isGlibcZone(zone, isLinkLocal(a)) { // the address is used without it
-			g.remark(value, line, causeInvalidZone)
-			zone = ""
-		}
-		a = withZone(a, zone)
+	a, cause := parseAddr(value, isGlibcZone)
+	if cause != 0 {
+		g.remark(value, line, cause)
 	}
-	if len(g.Nameservers) == maxServers {
-		g.remark(value, line, causeTooManyServers)
-		return
+	if cause != causeInvalidAddress { // with an invalid zone the address is used without it
+		g.addServer(a, 0, value, rest, line)
 	}
-	g.Nameservers = append(g.Nameservers, a)
-	g.trailing(rest, line)
 }
 
 // isGlibcZone reports whether zone is valid (inet/inet6_scopeid_pton.c): a number of 32 bits

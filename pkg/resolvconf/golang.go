@@ -79,17 +79,12 @@ func (g *golang) nameserver(values []string, line int) {
 		g.remark("nameserver", line, causeNoValue)
 		return
 	}
-	if len(g.Nameservers) == maxServers {
-		g.remark(values[0], line, causeTooManyServers)
-		return
-	}
 	a, err := netip.ParseAddr(values[0])
+	cause := Cause(0)
 	if err != nil {
-		g.remark(values[0], line, causeInvalidAddress)
-		return
+		cause = causeInvalidAddress
 	}
-	g.Nameservers = append(g.Nameservers, a)
-	g.trailing(values[1:], line)
+	g.addServer(a, cause, values[0], strings.Join(values[1:], " "), line)
 }
 
 func (g *golang) domain(values []string, line int) {
@@ -99,34 +94,26 @@ func (g *golang) domain(values []string, line int) {
 	}
 	g.replace(&g.search, Entry{values[0], line})
 	g.Search = values[:1:1]
-	g.trailing(values[1:], line)
-}
-
-func (g *golang) trailing(rest []string, line int) {
-	if len(rest) > 0 {
-		g.remark(strings.Join(rest, " "), line, causeTrailingText)
-	}
+	g.trailing(strings.Join(values[1:], " "), line)
 }
 
 // option sets the option e. The names are exact, except that the text after a number is
 // ignored.
 func (g *golang) option(e Entry) {
 	key, value, found := strings.Cut(e.Text, ":")
-	if found {
-		switch key {
-		case "ndots":
-			g.replace(&g.ndots, e)
-			g.Ndots = g.number(e, value, 0, maxNdots)
-			return
-		case "timeout":
-			g.replace(&g.timeout, e)
-			g.Timeout = g.number(e, value, 1, goNumber)
-			return
-		case "attempts":
-			g.replace(&g.attempts, e)
-			g.Attempts = g.number(e, value, 1, goNumber)
-			return
-		}
+	switch {
+	case found && key == "ndots":
+		g.replace(&g.ndots, e)
+		g.Ndots = g.number(e, value, 0, maxNdots)
+		return
+	case found && key == "timeout":
+		g.replace(&g.timeout, e)
+		g.Timeout = g.number(e, value, 1, goNumber)
+		return
+	case found && key == "attempts":
+		g.replace(&g.attempts, e)
+		g.Attempts = g.number(e, value, 1, goNumber)
+		return
 	}
 	switch e.Text {
 	case "rotate":

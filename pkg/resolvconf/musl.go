@@ -96,27 +96,8 @@ func (m *musl) nameserver(value string, line int) {
 		m.remark("nameserver", line, causeNoValue)
 		return
 	}
-	if len(m.Nameservers) == maxServers {
-		m.remark(value, line, causeTooManyServers)
-		return
-	}
-	a, ok := aton(value)
-	if !ok {
-		address, zone, zoned := strings.Cut(value, "%")
-		if a, ok = pton6(address); !ok {
-			m.remark(value, line, causeInvalidAddress)
-			return
-		}
-		if zoned && !isMuslZone(zone, isLinkLocal(a)) {
-			m.remark(value, line, causeInvalidZone)
-			return
-		}
-		a = withZone(a, zone)
-	}
-	m.Nameservers = append(m.Nameservers, a)
-	if rest != "" {
-		m.remark(rest, line, causeTrailingText)
-	}
+	a, cause := parseAddr(value, isMuslZone)
+	m.addServer(a, cause, value, rest, line)
 }
 
 // isMuslZone reports whether zone is valid (src/network/lookup_ipliteral.c): a number of 32

@@ -165,6 +165,27 @@ func (r *reading) ignore(s string, line int, cause Cause) {
 	}
 }
 
+// trailing adds a remark for the text after the first value of a line.
+func (r *reading) trailing(rest string, line int) {
+	if rest != "" {
+		r.remark(rest, line, causeTrailingText)
+	}
+}
+
+// addServer adds the address of a nameserver line, unless there are three or it has a cause to be
+// ignored.
+func (r *reading) addServer(a netip.Addr, cause Cause, value, rest string, line int) {
+	if len(r.Nameservers) == maxServers {
+		cause = causeTooManyServers
+	}
+	if cause != 0 {
+		r.remark(value, line, cause)
+		return
+	}
+	r.Nameservers = append(r.Nameservers, a)
+	r.trailing(rest, line)
+}
+
 // crash adds a remark for the entry that makes every process crash.
 func (r *reading) crash(e Entry, cause Cause) {
 	r.Crashes = true
@@ -187,15 +208,29 @@ const cSpace = " \t\n\v\f\r"
 // 0x7f000001, and IPv6 with an optional zone: a number or, for a link-local address, the name
 // of an interface.
 func ParseAddr(s string) (netip.Addr, bool) {
-	if a, ok := aton(s); ok {
+	if a, cause := parseAddr(s, isGlibcZone); cause == 0 {
 		return a, true
+	}
+	return netip.Addr{}, false
+}
+
+// parseAddr parses an address with an optional zone. The cause is causeInvalidAddress, or
+// causeInvalidZone with the address that remains without the zone.
+func parseAddr(s string, isZone func(zone string, linkLocal bool) bool) (netip.Addr, Cause) {
+	if a, ok := aton(s); ok {
+		return a, 0
 	}
 	address, zone, zoned := strings.Cut(s, "%")
 	a, ok := pton6(address)
-	if !ok || zoned && !isGlibcZone(zone, isLinkLocal(a)) {
-		return netip.Addr{}, false
+	switch {
+	case !ok:
+		return netip.Addr{}, causeInvalidAddress
+	case zoned && !isZone(zone, isLinkLocal(a)):
+		return a, causeInvalidZone
+	case strings.Trim(zone, "0") == "": // the number 0 is no interface
+		return a, 0
 	}
-	return withZone(a, zone), true
+	return a.WithZone(zone), 0
 }
 
 // aton parses s like inet_aton(3): one to four numbers, decimal, octal or hexadecimal. The
@@ -250,14 +285,6 @@ func pton6(s string) (netip.Addr, bool) {
 // IPv4-mapped addresses.
 func isLinkLocal(a netip.Addr) bool {
 	return !a.Is4In6() && (a.IsLinkLocalUnicast() || a.IsLinkLocalMulticast())
-}
-
-// withZone adds a zone to an address, except the number 0, which stands for no interface.
-func withZone(a netip.Addr, zone string) netip.Addr {
-	if strings.Trim(zone, "0") == "" {
-		return a
-	}
-	return a.WithZone(zone)
 }
 
 // digits returns the number of decimal digits at the start of s.
