@@ -201,7 +201,12 @@ func (g *glibc) lookup(ctx context.Context, name string, family Family) Result {
 	if !ok {
 		return Result{Error: g.lookupError(family)}
 	}
-	list := addresses(r)
+	var list []netip.Addr
+	for _, m := range r {
+		if m != nil && isHostName(m.Question[0].Name) { // other replies are ignored
+			list = append(list, addressesOf(m)...)
+		}
+	}
 	switch {
 	case list != nil:
 		return Result{Addresses: list}
@@ -234,17 +239,6 @@ func (g *glibc) resSearch(ctx context.Context, name string, qtype uint16) Result
 		return Result{Error: g.herrno}
 	}
 	return Result{Answers: r[0].Answer}
-}
-
-// addresses returns the addresses in the replies of a successful search. Replies to
-// names that are not host names are ignored.
-func addresses(r replies) (list []netip.Addr) {
-	for _, m := range r {
-		if m != nil && isHostName(m.Question[0].Name) {
-			list = append(list, addressesOf(m)...)
-		}
-	}
-	return list
 }
 
 // addressesOf returns the addresses of the queried type that belong to the queried name

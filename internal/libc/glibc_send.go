@@ -177,7 +177,7 @@ func (g *glibc) record(r reply) {
 // first reply is truncated or not accepted.
 func (g *glibc) exchangeSequential(ctx context.Context, server int, tcp bool, name string, types []uint16) (got [2]reply) {
 	for i, t := range types {
-		got[i] = g.exchangeQuery(ctx, g.newQuery(server, tcp, name, t))
+		got[i] = g.exchangeQuery(ctx, g.add(Query{Name: name, Type: t, Server: g.Resolver.Nameservers[server], TCP: tcp}))
 		got[i].first = i == 0
 		if !got[i].accepted() || got[i].truncated() {
 			break
@@ -190,24 +190,13 @@ func (g *glibc) exchangeSequential(ctx context.Context, server int, tcp bool, na
 func (g *glibc) exchangeParallel(ctx context.Context, server int, tcp bool, name string, types []uint16) (got [2]reply) {
 	var wait sync.WaitGroup
 	for i, t := range types {
-		q := g.newQuery(server, tcp, name, t)
+		q := g.add(Query{Name: name, Type: t, Server: g.Resolver.Nameservers[server], TCP: tcp})
 		wait.Go(func() { got[i] = g.exchangeQuery(ctx, q) })
 	}
 	wait.Wait()
 	got[0].first = true
 	got[1].first = got[0].Msg == nil
 	return got
-}
-
-// loggedQuery is a query with its index in the queryLog.
-type loggedQuery struct {
-	Query
-	index int
-}
-
-func (g *glibc) newQuery(server int, tcp bool, name string, qtype uint16) loggedQuery {
-	q := Query{Name: name, Type: qtype, Server: g.Resolver.Nameservers[server], TCP: tcp}
-	return loggedQuery{q, g.add(q)}
 }
 
 // exchangeQuery sends a query and waits for the reply.
@@ -217,7 +206,7 @@ func (g *glibc) exchangeQuery(ctx context.Context, q loggedQuery) reply {
 	if g.Resolver.EDNS0 && !g.noOPT {
 		m.SetEdns0(ednsSize, false)
 	}
-	msg, err := g.exchange(ctx, g.Network, q.index, q.Query, m)
+	msg, err := g.exchange(ctx, g.Network, q, m)
 	return reply{Msg: msg, err: err}
 }
 

@@ -159,7 +159,7 @@ func (g *golang) begin(name string, qtype uint16) func(context.Context) goAnswer
 	if !ok {
 		return func(context.Context) goAnswer { return goAnswer{Error: GoCannotMarshal} }
 	}
-	q := g.newQuery(Query{Name: question, Type: qtype, Server: g.server(first), TCP: g.Resolver.UseVC})
+	q := g.add(Query{Name: question, Type: qtype, Server: g.server(first), TCP: g.Resolver.UseVC})
 	return func(ctx context.Context) goAnswer { return g.tryServers(ctx, q, first) }
 }
 
@@ -176,8 +176,6 @@ func (g *golang) server(i int) netip.Addr {
 	return g.Resolver.Nameservers[i%len(g.Resolver.Nameservers)]
 }
 
-func (g *golang) newQuery(q Query) loggedQuery { return loggedQuery{q, g.add(q)} }
-
 // tryServers queries one server after the other, for Attempts rounds, until one has an answer
 // or denies that there is one. q is the first query.
 func (g *golang) tryServers(ctx context.Context, q loggedQuery, first int) (a goAnswer) {
@@ -186,7 +184,7 @@ func (g *golang) tryServers(ctx context.Context, q loggedQuery, first int) (a go
 	for i := range min(g.Resolver.Attempts*len(g.Resolver.Nameservers), goMaxQueries) {
 		if i > 0 {
 			q.Server = g.server(first + i)
-			q = g.newQuery(q.Query)
+			q = g.add(q.Query)
 		}
 		a = g.query(ctx, q)
 		if a.Error == "" || a.Error == GoNoSuchHost || ctx.Err() != nil {
@@ -201,7 +199,7 @@ func (g *golang) query(ctx context.Context, q loggedQuery) goAnswer {
 	reply, err := g.send(ctx, q)
 	if err == nil && reply.Truncated && !q.TCP {
 		q.TCP = true
-		reply, err = g.send(ctx, g.newQuery(q.Query))
+		reply, err = g.send(ctx, g.add(q.Query))
 	}
 	switch {
 	case errors.Is(err, ErrTimeout):
@@ -219,7 +217,7 @@ func (g *golang) send(ctx context.Context, q loggedQuery) (*dns.Msg, error) {
 	msg := newMessage(q.Name, q.Type)
 	msg.AuthenticatedData = g.Resolver.TrustAD
 	msg.SetEdns0(goEDNSSize, false)
-	return g.exchange(ctx, g.Network, q.index, q.Query, msg)
+	return g.exchange(ctx, g.Network, q, msg)
 }
 
 // goError returns the error for a reply.

@@ -70,7 +70,8 @@ func (m *musl) addresses(ctx context.Context, name string, family Family) (list 
 			return nil, ""
 		}
 	}
-	if m.Library == Musl123 && !isASCII(name) { // other bytes in the question are parsed as pointers (dns_parse.c)
+	isOther := func(r rune) bool { return r > unicode.MaxASCII }
+	if m.Library == Musl123 && strings.ContainsFunc(name, isOther) { // other bytes in the question are parsed as pointers (dns_parse.c)
 		return nil, NoName
 	}
 	for _, r := range replies {
@@ -80,18 +81,10 @@ func (m *musl) addresses(ctx context.Context, name string, family Family) (list 
 			}
 		}
 	}
-	if list == nil {
-		return nil, m.noAddress()
+	if list == nil { // the name exists
+		return nil, m.Library.otherFamily()
 	}
 	return list, ""
-}
-
-// noAddress returns the error for a name that exists and has no address.
-func (m *musl) noAddress() Error {
-	if m.Library == Musl123 {
-		return NoName
-	}
-	return NoData
 }
 
 // resSearch simulates res_search, which in musl does not search.
@@ -125,10 +118,6 @@ func (m *musl) questionName(name string) (string, bool) {
 		q += "."
 	}
 	return q, fits
-}
-
-func isASCII(s string) bool {
-	return strings.IndexFunc(s, func(r rune) bool { return r > unicode.MaxASCII }) < 0
 }
 
 // muslExchange is the state of one call of res_msend.c: all servers are queried at once
@@ -204,11 +193,11 @@ func (e *muslExchange) sendQuery(ctx context.Context, i int, server netip.Addr) 
 		e.add(q)
 		return
 	}
-	index := e.add(q)
+	logged := e.add(q)
 	e.senders.Go(func() {
 		msg := newMessage(e.name, q.Type)
 		msg.AuthenticatedData = e.ad
-		reply, _ := e.exchange(ctx, e.Network, index, q, msg)
+		reply, _ := e.exchange(ctx, e.Network, logged, msg)
 		select {
 		case e.arrivals <- arrival{i, server, q.TCP, reply}:
 		case <-ctx.Done():

@@ -56,7 +56,8 @@ func parseGoLiteral(name string) (a netip.Addr, literal, valid bool) {
 	return a, err == nil, true
 }
 
-// otherFamily returns the error for a literal address of another family.
+// otherFamily returns the error for a literal address of another family, and the error of musl for a
+// name without an address.
 func (l Library) otherFamily() Error {
 	switch l {
 	case Glibc:

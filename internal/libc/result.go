@@ -80,15 +80,6 @@ var texts = map[Library]map[Error]string{
 		NetDBSuccess: "Unknown error",
 		Crashed:      "the first lookup crashes the process",
 	},
-	Musl123: {
-		NoName:       "Name does not resolve",
-		Again:        "Try again",
-		HostNotFound: "Host not found",
-		TryAgain:     "Try again",
-		NoRecords:    "Address not available",
-		NetDBSuccess: "Unknown error",
-		Crashed:      "the first lookup crashes the process",
-	},
 	Go: {
 		GoNoSuchHost:        "no such host",
 		GoTimeout:           "i/o timeout",
@@ -105,4 +96,9 @@ var texts = map[Library]map[Error]string{
 
 // Text returns the library's text for an error, "" for an error that the library does
 // not have.
-func (l Library) Text(e Error) string { return texts[l][e] }
+func (l Library) Text(e Error) string {
+	if l == Musl123 && e != NoData {
+		l = Musl
+	}
+	return texts[l][e]
+}

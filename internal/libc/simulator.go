@@ -185,24 +185,22 @@ type queryLog struct {
 	queries []Query
 }
 
-// add appends a query that is about to be sent and returns its index.
-func (l *queryLog) add(q Query) int {
+// loggedQuery is a query with its index in the queryLog.
+type loggedQuery struct {
+	Query
+	index int
+}
+
+// add appends a query that is about to be sent.
+func (l *queryLog) add(q Query) loggedQuery {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.queries = append(l.queries, q)
-	return len(l.queries) - 1
+	return loggedQuery{q, len(l.queries) - 1}
 }
 
-// complete records the result of the query at index i.
-func (l *queryLog) complete(i int, reply *dns.Msg, err error, took time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	q := &l.queries[i]
-	q.Reply, q.Err, q.Took = reply, err, took
-}
-
-// exchange sends the message of q, which is at index i, and records the reply.
-func (l *queryLog) exchange(ctx context.Context, n Network, i int, q Query, msg *dns.Msg) (*dns.Msg, error) {
+// exchange sends the message of q and records the reply.
+func (l *queryLog) exchange(ctx context.Context, n Network, q loggedQuery, msg *dns.Msg) (*dns.Msg, error) {
 	send := n.UDP
 	if q.TCP {
 		send = n.TCP
@@ -222,7 +220,10 @@ func (l *queryLog) exchange(ctx context.Context, n Network, i int, q Query, msg 
 	default:
 		reply = nil
 	}
-	l.complete(i, reply, err, took)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	logged := &l.queries[q.index]
+	logged.Reply, logged.Err, logged.Took = reply, err, took
 	return reply, err
 }
 

@@ -4,7 +4,6 @@
 package lookup
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -70,25 +69,13 @@ func only(workloads []kube.Workload, what, name string,
 // statefulset.apps; "" if it is none.
 func kindOf(name string) string {
 	name, _, _ = strings.Cut(strings.ToLower(name), ".")
-	switch name {
-	case "pod", "pods", "po":
-		return "Pod"
-	case "podtemplate", "podtemplates":
-		return "PodTemplate"
-	case "deployment", "deployments", "deploy":
-		return "Deployment"
-	case "statefulset", "statefulsets", "sts":
-		return "StatefulSet"
-	case "daemonset", "daemonsets", "ds":
-		return "DaemonSet"
-	case "replicaset", "replicasets", "rs":
-		return "ReplicaSet"
-	case "replicationcontroller", "replicationcontrollers", "rc":
-		return "ReplicationController"
-	case "job", "jobs":
-		return "Job"
-	case "cronjob", "cronjobs", "cj":
-		return "CronJob"
+	for _, k := range [...]struct{ kind, short string }{
+		{"Pod", "po"}, {"PodTemplate", "podtemplate"}, {"Deployment", "deploy"}, {"StatefulSet", "sts"}, {"DaemonSet", "ds"},
+		{"ReplicaSet", "rs"}, {"ReplicationController", "rc"}, {"Job", "job"}, {"CronJob", "cj"},
+	} {
+		if singular := strings.ToLower(k.kind); name == singular || name == singular+"s" || name == k.short {
+			return k.kind
+		}
 	}
 	return ""
 }
@@ -129,9 +116,9 @@ func notFound(what, name string, others []string) error {
 		hint = "did you mean " + meant + "?"
 	}
 	namespace, _, _ := strings.Cut(name, "/")
-	slices.SortStableFunc(others, func(a, b string) int { // those of the namespace first
-		return cmp.Compare(distance(a, namespace), distance(b, namespace))
-	})
+	isOutside := func(o string) bool { return !strings.HasPrefix(o, namespace+"/") }
+	inside := slices.DeleteFunc(slices.Clone(others), isOutside)
+	others = append(inside, slices.DeleteFunc(others, func(o string) bool { return !isOutside(o) })...)
 	list := strings.Join(others[:min(len(others), maxOthers)], ", ")
 	if more := len(others) - maxOthers; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
@@ -141,14 +128,6 @@ func notFound(what, name string, others []string) error {
 		err = fmt.Errorf("no %s %s: found none", what, name)
 	}
 	return &kube.InputError{Err: err, Hint: hint}
-}
-
-// distance returns 0 for a name in a namespace, and 1 for another one.
-func distance(name, namespace string) int {
-	if strings.HasPrefix(name, namespace+"/") {
-		return 0
-	}
-	return 1
 }
 
 // closest returns the NAMESPACE/NAME that name probably means: the name in another namespace, a
