@@ -28,18 +28,25 @@ const Root Name = "\x00"
 // and \DDD (RFC 1035 section 5.1). The error describes the problem and does not contain
 // text.
 func ParseName(text string) (Name, error) {
-	if text == "" {
+	switch text {
+	case "":
 		return "", errors.New("is empty")
-	}
-	if text == "." {
+	case ".":
 		return Root, nil
 	}
-	w := wireWriter{buf: make([]byte, 1, len(text)+2)}
-	for i := 0; i < len(text); {
-		if text[i] == '.' {
-			if err := w.endLabel(); err != nil {
-				return "", err
+	wire, start := make([]byte, 1, len(text)+2), 0      // start is the index of the last length octet
+	for i := 0; i < len(text) || start < len(wire)-1; { // the trailing dot is optional
+		if i == len(text) || text[i] == '.' {
+			switch n := len(wire) - start - 1; {
+			case n == 0:
+				return "", errors.New("has an empty label")
+			case n > MaxLabel:
+				return "", fmt.Errorf("has a label of %d bytes, a label has at most %d", n, MaxLabel)
+			default:
+				wire[start] = byte(n)
 			}
+			start = len(wire)
+			wire = append(wire, 0)
 			i++
 			continue
 		}
@@ -47,42 +54,13 @@ func ParseName(text string) (Name, error) {
 		if n == 0 {
 			return "", errors.New("has a broken escape")
 		}
-		w.buf = append(w.buf, lower(c))
+		wire = append(wire, lower(c))
 		i += n
 	}
-	if w.labelLen() > 0 { // the trailing dot is optional
-		if err := w.endLabel(); err != nil {
-			return "", err
-		}
+	if len(wire) > MaxWire {
+		return "", fmt.Errorf("is %d bytes long on the wire, a domain name has at most %d", len(wire), MaxWire)
 	}
-	if len(w.buf) > MaxWire {
-		return "", fmt.Errorf("is %d bytes long on the wire, a domain name has at most %d", len(w.buf), MaxWire)
-	}
-	return Name(w.buf), nil
-}
-
-// wireWriter encodes a name. The last label in buf, which starts with its length octet, is
-// incomplete.
-type wireWriter struct {
-	buf   []byte
-	start int // index of the length octet of the last label
-}
-
-func (w *wireWriter) labelLen() int { return len(w.buf) - w.start - 1 }
-
-// endLabel sets the length of the last label and starts the next one.
-func (w *wireWriter) endLabel() error {
-	n := w.labelLen()
-	if n == 0 {
-		return errors.New("has an empty label")
-	}
-	if n > MaxLabel {
-		return fmt.Errorf("has a label of %d bytes, a label has at most %d", n, MaxLabel)
-	}
-	w.buf[w.start] = byte(n)
-	w.start = len(w.buf)
-	w.buf = append(w.buf, 0)
-	return nil
+	return Name(wire), nil
 }
 
 // unescape returns the first character of text and the number of bytes that encode it, or 0

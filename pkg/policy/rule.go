@@ -84,15 +84,8 @@ const (
 	ruleFamiliesUnknown
 )
 
-// stage is a stage of an Engine.
-type stage string
-
-const (
-	base     stage = "base"
-	merge    stage = "merge"
-	hostname stage = "hostname"
-	limits   stage = "limits"
-)
+// The stages of an Engine.
+const base, merge, hostname, limits = "base", "merge", "hostname", "limits"
 
 var rules = [...]ruleInfo{
 	ruleBaseNone:    {"P1", base, "None uses nothing of the node"},
@@ -174,8 +167,4 @@ func (r Rule) info() ruleInfo {
 	return rules[r]
 }
 
-type ruleInfo struct {
-	id    string
-	stage stage
-	text  string
-}
+type ruleInfo struct{ id, stage, text string }
