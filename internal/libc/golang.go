@@ -48,7 +48,7 @@ func (g *golang) lookup(ctx context.Context, name string, family Family) Result 
 		ask = g.sequential
 	}
 	candidates := g.candidates(name)
-	if candidates == nil { // LookupIPAddr returns an empty list, with which connections fail
+	if candidates == nil { // LookupIPAddr returns an empty list, and connections fail
 		return Result{Error: GoNoSuitableAddress}
 	}
 	var failure Error
@@ -56,7 +56,7 @@ func (g *golang) lookup(ctx context.Context, name string, family Family) Result 
 	for _, candidate := range candidates {
 		for _, a := range ask(ctx, candidate, family.types()) {
 			if a.Error != "" && (failure == "" || candidate == name+".") {
-				failure = a.Error // that of the name itself, or the first
+				failure = a.Error // the error of the name itself, or the first
 			}
 			list = append(list, goAddresses(a.reply)...)
 		}
@@ -81,7 +81,7 @@ func goAddresses(reply *dns.Msg) (list []netip.Addr) {
 }
 
 // lookupRecords simulates Resolver.LookupTXT, LookupSRV, LookupMX and LookupNS. The error is
-// that of the last candidate.
+// the last candidate's.
 func (g *golang) lookupRecords(ctx context.Context, name string, qtype uint16) Result {
 	switch qtype {
 	case dns.TypeTXT, dns.TypeSRV, dns.TypeMX, dns.TypeNS:

@@ -108,7 +108,7 @@ func questionName(name string) (string, bool) {
 	return rooted, ok && err == nil
 }
 
-// isHostName reports whether glibc accepts a name as that of a host (res_hnok): letters,
+// isHostName reports whether glibc accepts a name as a host name (res_hnok): letters,
 // digits, "-", "_" and dots, without a leading "-". Both the name looked up and the name
 // found must be host names.
 func isHostName(name string) bool {

@@ -16,7 +16,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// Library is a resolver that programs are linked with: a C library, or that of Go.
+// Library is a resolver that programs are linked with: a C library, or package net of Go.
 type Library string
 
 // The libraries that can be simulated.
@@ -108,7 +108,7 @@ func (f Family) contains(a netip.Addr) bool {
 }
 
 // Lookup simulates getaddrinfo(3), or net.Resolver.LookupIPAddr of Go. Failures of DNS are in the
-// Result; the error is that of ctx, if it ends early.
+// Result; the error is the error of ctx, if it ends early.
 func (s Simulator) Lookup(ctx context.Context, name string, family Family) (Result, error) {
 	if result, literal := s.lookupLiteral(name, family); literal {
 		return result, nil

@@ -15,7 +15,7 @@ import (
 )
 
 // catalog has the objects of manifests by name. It gives the reason why a name of the cluster
-// does not exist, and whether the manifests decide that at all: they are often those of one
+// does not exist, and whether the manifests decide that at all: they often describe one
 // application.
 type catalog struct {
 	suffix     string // such as ".svc.cluster.local."
@@ -66,7 +66,7 @@ func (c *catalog) explain(name string) absence {
 }
 
 // inEveryCluster are Services that manifests of applications never contain. The names of the
-// first are loaded, see apiService, but not those of its endpoints.
+// first are loaded, see apiService, but not the names of its endpoints.
 var inEveryCluster = []string{"default/kubernetes", "kube-system/kube-dns"}
 
 // explainService is explain for the labels before the name of a Service.

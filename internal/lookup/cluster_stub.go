@@ -206,7 +206,7 @@ func (s *clusterStub) takeForwarded() []dns.Question {
 	return list
 }
 
-// clusterTTL is the TTL of the cluster's records in seconds, that of the command dns.
+// clusterTTL is the TTL of the cluster's records in seconds, as in the command dns.
 const clusterTTL = 5
 
 // clusterDNS is the cluster DNS with the names of manifests. It is not changed by a lookup.
@@ -252,8 +252,8 @@ func autopathSuffix(n policy.Node) string {
 	return cmp.Or(n.Autopath.Suffix, policy.DefaultAutopathSuffix)
 }
 
-// load adds the names of m. namespace is that of objects without one; complete is
-// Config.Complete. The error joins those of the objects that were skipped.
+// load adds the names of m. namespace is for objects without one; complete is
+// Config.Complete. The error joins the errors of the objects that were skipped.
 func (c *clusterDNS) load(m kube.Manifest, namespace string, complete bool) error {
 	objects, err := cluster.DecodeManifest(m, namespace)
 	c.catalog = newCatalog(c.search.Domain.String(), objects, complete)
@@ -282,7 +282,7 @@ func (c *clusterDNS) apiService() (cluster.Manifest, error) {
 func (c *clusterDNS) serves(server netip.Addr) bool { return slices.Contains(c.addrs, server) }
 
 // candidates returns the names that the cluster DNS tries for a query, in order: the name
-// itself and, below the autopath suffix, those of its search list.
+// itself and, below the autopath suffix, the names of its search list.
 func (c *clusterDNS) candidates(name string) []string {
 	list := []string{dns.CanonicalName(name)}
 	n, err := fqdn.ParseName(name)

@@ -21,7 +21,7 @@ import (
 
 // Comparison is one lookup that was run with two policies.
 type Comparison struct {
-	base, autopath *Result // base is that of ClusterFirst or ClusterFirstWithHostNet
+	base, autopath *Result // base has ClusterFirst or ClusterFirstWithHostNet
 	node           policy.Node
 }
 

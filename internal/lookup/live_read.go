@@ -35,7 +35,7 @@ type limits struct {
 	total   int   // bytes of all replies
 }
 
-// defaultLimits returns the limits of the command: the number of objects is that of doctor.
+// defaultLimits returns the limits of the command: the number of objects is the same in doctor.
 func defaultLimits() limits { return limits{50_000, kube.MaxManifest, 256 << 20} }
 
 // Cluster is what a lookup needs of a cluster.

@@ -62,7 +62,7 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	usage.FormatFlag(flags, &o.Format, "`FORMAT`: text or json (JSON Lines, one for each lookup)", "text", "json")
 }
 
-// Live reports whether the objects are those of a cluster.
+// Live reports whether the objects come from a live cluster.
 func (o *Options) Live() bool { return o.Kubeconfig != "" || o.Context != "" }
 
 // libraries returns the values of Options.Library.
@@ -125,7 +125,7 @@ func (o *Options) parseServers(c *Config) (err error) {
 	return nil
 }
 
-// parseServer parses the value of --server. The default of its port is that of --upstream.
+// parseServer parses the value of --server. The default of its port is the same as in --upstream.
 func parseServer(text string) (netip.AddrPort, error) {
 	if addr, err := netip.ParseAddr(text); err == nil {
 		return netip.AddrPortFrom(addr, 53), nil
@@ -212,7 +212,7 @@ func (c *Config) setNode(n config.Node) (findings []policy.Finding, err error) {
 	return append(n.Findings, findings...), nil
 }
 
-// setPod sets the pod to that of the manifest with a name. node is as in [FindPod].
+// setPod sets the pod to the pod of the manifest with a name. node is as in [FindPod].
 func (c *Config) setPod(name, node string) (err error) {
 	if c.Pod, err = FindPod(c.Manifest.Workloads, name, c.Namespace, node); err != nil {
 		return err

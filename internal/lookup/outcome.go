@@ -28,7 +28,7 @@ type outcome struct {
 
 	forwarded int      // questions that the cluster DNS forwarded or would have forwarded, each once
 	notAsked  []string // names that were not asked for, in order
-	assumed   []string // those of notAsked that are assumed not to exist
+	assumed   []string // the names in notAsked that are assumed not to exist
 
 	// open is the name of notAsked that the result depends on; "": none. If it does
 	// not exist, the library sends openQueries queries in all.

@@ -19,7 +19,7 @@ import (
 )
 
 // FindPod returns the pod or workload with the name NAME, NAMESPACE/NAME or KIND/NAME. A
-// workload has its own name and that of its pods. KIND is as in kubectl; of a workload whose pods
+// workload has its own name and the name of its pods. KIND is as in kubectl; of a workload whose pods
 // are numbered KIND/NAME is the first pod. namespace is the default for name and for the
 // workloads; node is as in [kube.Workload.OnNode].
 func FindPod(workloads []kube.Workload, name, namespace, node string) (kube.Workload, error) {
@@ -91,7 +91,7 @@ func firstPod(w kube.Workload, kind, name string) (kube.Workload, bool) {
 	return w.WithOrdinal(int64(w.Ordinals.First))
 }
 
-// named returns w if NAMESPACE/NAME is its name or that of its pod. Of a workload whose pods
+// named returns w if NAMESPACE/NAME is its name or the name of its pod. Of a workload whose pods
 // are numbered it returns the pod with that name.
 func named(w kube.Workload, name string) (kube.Workload, bool) {
 	if name == w.Namespace+"/"+w.Name || name == w.Namespace+"/"+w.Pod.Name {
@@ -108,7 +108,7 @@ func named(w kube.Workload, name string) (kube.Workload, bool) {
 // maxOthers is the number of names in an error. A cluster may have 70,000.
 const maxOthers = 5
 
-// notFound returns the error of a name that is not that of a pod. what is what it should be, and
+// notFound returns the error of a name that no pod has. what is what it should be, and
 // others are the names that there are.
 func notFound(what, name string, others []string) error {
 	hint := ""
@@ -131,7 +131,7 @@ func notFound(what, name string, others []string) error {
 }
 
 // closest returns the NAMESPACE/NAME that name probably means: the name in another namespace, a
-// similar one, or a pod whose name begins with that of its workload. "": there is none.
+// similar one, or a pod whose name begins with the name of its workload. "": there is none.
 func closest(name string, others []string) string {
 	_, short, _ := strings.Cut(name, "/")
 	for _, o := range others {

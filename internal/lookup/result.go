@@ -138,7 +138,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	return err
 }
 
-// writeQuery writes a row of the table. The time is that of a real server, if there is one.
+// writeQuery writes a row of the table. The time is measured if there is a real server.
 func (r *Result) writeQuery(w io.Writer, n int, q libc.Query) {
 	network := ""
 	if q.TCP {

@@ -160,7 +160,7 @@ func forwardEvents(watcher *fsnotify.Watcher, watched map[string]bool, changed f
 	}
 }
 
-// limitHint returns the limit to raise if inotify fails: the texts of its errors are those of
+// limitHint returns the limit to raise if inotify fails: the texts of its errors name
 // other limits.
 func limitHint(err error) string {
 	switch {

@@ -23,7 +23,7 @@ const (
 )
 
 // TestReread_Steps checks the snapshot, second by second, for changes of the files. The first file
-// is that of the kubelet, the others are the uplink files; "" is a missing file.
+// is read by the kubelet, the others are the uplink files; "" is a missing file.
 func TestReread_Steps(t *testing.T) {
 	type step struct{ path, uplink, want string }
 	for _, test := range []struct {

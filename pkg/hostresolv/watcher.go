@@ -62,7 +62,7 @@ const (
 
 	// UplinkAuto reads and watches the uplink file if the kubelet's file is the stub of
 	// systemd-resolved, whose server listens on the node's loopback, where pods cannot reach
-	// it. If the file names other servers on the loopback only, it reads that of
+	// it. If the file names other servers on the loopback only, it reads the file of
 	// NetworkManager. The stub is used until there has been a good uplink file.
 	UplinkAuto
 )

@@ -261,7 +261,7 @@ func TestReading_Unchanged(t *testing.T) {
 	}
 }
 
-// TestReadFile_LinkReplaced checks that the text and the path of a reading are those of one
+// TestReadFile_LinkReplaced checks that the text and the path of a reading belong to one
 // file while a link is replaced.
 func TestReadFile_LinkReplaced(t *testing.T) {
 	d := newTree(t)

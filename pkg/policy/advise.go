@@ -150,7 +150,7 @@ func (d *Decision) adviseSearchLine() {
 	}
 }
 
-// adviseCrashes warns of a resolv.conf with which every process of the pod crashes at its
+// adviseCrashes warns of a resolv.conf that crashes every process of the pod at its
 // first lookup. It takes a long search list or the option attempts:0.
 func (d *Decision) adviseCrashes() {
 	noAttempts := func(e Entry) bool { return strings.Contains(e.Text, "attempts:0") }

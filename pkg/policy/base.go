@@ -206,8 +206,8 @@ func (d *Decision) missingClusterDNS(pod *Pod) {
 	d.addFinding(f)
 }
 
-// allocate allocates the lists in one piece, for the given numbers of entries plus those of
-// c, but at most 64 each. A longer list, such as that of a hostile file, grows as needed.
+// allocate allocates the lists in one piece, for the given numbers of entries plus the entries of
+// c, but at most 64 each. A longer list, as in a hostile file, grows as needed.
 func (d *Decision) allocate(c *DNSConfig, nameservers, searches, options, dropped int) {
 	if c != nil {
 		nameservers += len(c.Nameservers)

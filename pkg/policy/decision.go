@@ -26,7 +26,7 @@ type Decision struct {
 	// FQDN is Hostname with the domain of spec.subdomain; "" without a subdomain.
 	FQDN string
 
-	// Error is the error with which the kubelet refuses to create the pod's sandbox; ""
+	// Error is the error of the kubelet that refuses to create the pod's sandbox; ""
 	// if it creates the sandbox. If the kubelet refuses the host file, the three lists
 	// are empty; if it refuses the host name, they are complete.
 	Error string

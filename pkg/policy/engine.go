@@ -102,7 +102,7 @@ func (e *Engine) hostFilePath(host resolvconf.File) string {
 	return e.node.ResolvConf
 }
 
-// refuse sets the kubelet's error, with which it does not start the pod.
+// refuse sets the error of a kubelet that does not start the pod.
 func (d *Decision) refuse(code Code, field, text, hint string) {
 	d.Error = excerpt.Text(text, maxMessage)
 	d.addFinding(Finding{

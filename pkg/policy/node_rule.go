@@ -24,7 +24,7 @@ type NodeRule struct {
 	PodLabels  map[string]string // labels with their values; the pod has all of them
 	Policies   []Policy          // spec.dnsPolicy, or the policy of the annotation that overrides it
 
-	// Options are resolver options such as "ndots:2". They override those of the node, and the
+	// Options are resolver options such as "ndots:2". They override the options of the node, and the
 	// pod's options override them. nil: not set. R1.
 	Options []string
 
@@ -45,12 +45,12 @@ type NodeRule struct {
 	// nil: not set. R5.
 	DropDuplicates *bool
 
-	// PodFirst is whether the nameservers and search domains of dnsConfig precede those of the
-	// node. nil: not set. R6.
+	// PodFirst is whether the nameservers and search domains of dnsConfig precede the
+	// node's. nil: not set. R6.
 	PodFirst *bool
 
 	// SubdomainSearch is the place of the search domain SUBDOMAIN.NAMESPACE.svc.DOMAIN among
-	// those of the node, for pods with a subdomain and a cluster policy. "": not set. R7.
+	// the domains of the node, for pods with a subdomain and a cluster policy. "": not set. R7.
 	SubdomainSearch Placement
 
 	// HostNetworkAsCluster is whether ClusterFirst on the host's network is treated as
@@ -77,7 +77,7 @@ type FamilyChoice string
 
 // The choices.
 const (
-	// FamiliesPreferred sorts the nameservers of the node, and separately those of the pod:
+	// FamiliesPreferred sorts the nameservers of the node, and separately the pod's:
 	// first the family of the pod's first address, then the pod's other family.
 	FamiliesPreferred FamilyChoice = "Preferred"
 

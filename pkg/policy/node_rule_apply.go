@@ -21,7 +21,7 @@ func (d *Decision) applyNodeRule(r Rule, n *nodeRule) {
 // source returns the source of the entries that r adds.
 func (r *nodeRule) source() Source { return Source{FromNodeRule, r.index} }
 
-// addOptions is rule R1. An option of the rule replaces that of the base in its place.
+// addOptions is rule R1. An option of the rule replaces the option of the base in its place.
 func (d *Decision) addOptions(c *changes) {
 	r := c[changeOptions]
 	if r == nil {
@@ -102,7 +102,7 @@ func (c *DNSConfig) hasNameserver() bool {
 }
 
 // isOfNode reports whether server is an address of the node itself, which the pod network does
-// not lead to. A link-local address of IPv4 may be that of a node cache or of a cloud's
+// not lead to. A link-local address of IPv4 may belong to a node cache or to a cloud's
 // resolver: pods reach it.
 func isOfNode(server string) bool {
 	a, err := netip.ParseAddr(server)
@@ -157,7 +157,7 @@ func (d *Decision) dropDuplicates(c *changes) {
 	}
 }
 
-// maxSorted is the number of nameservers of which duplicates are dropped if rule R9 applies.
+// maxSorted is the number of nameservers among which duplicates are dropped if rule R9 applies.
 const maxSorted = 64
 
 // selectFamilies is rule R9.
@@ -211,7 +211,7 @@ func (d *Decision) dropFamilies(pod *Pod, r *nodeRule) {
 // foreignFamily is the familyRank of a nameserver of a family that the pod does not have.
 const foreignFamily = 2
 
-// familyRank returns the place of the family of server in ips: 0 for that of the first address,
+// familyRank returns the place of the family of server in ips: 0 for the family of the first address,
 // 1 for the other family if the pod has it. A text that is not an address has 1.
 func familyRank(ips []netip.Addr, server string) int {
 	a, err := netip.ParseAddr(server)
@@ -230,7 +230,7 @@ func familyRank(ips []netip.Addr, server string) int {
 // or none.
 type glob []string
 
-// maxGlob is the length of the longest pattern, that of a domain.
+// maxGlob is the length of the longest pattern: it matches one domain.
 const maxGlob = MaxDomain
 
 // parseGlob parses a pattern of the letters, digits and punctuation of domains, and stars.

@@ -22,7 +22,7 @@ type File struct {
 	// order in which they turned out to have no effect.
 	Ignored []IgnoredEntry
 
-	// Err is the error with which the kubelet refuses the file, in the kubelet's words, or
+	// Err is the error of a kubelet that refuses the file, in the kubelet's words, or
 	// nil. The kubelet refuses a file that it cannot open or read completely, and one with
 	// a nameserver line without a value. The lists have the values that could be read.
 	Err error

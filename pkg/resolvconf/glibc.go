@@ -181,7 +181,7 @@ func glibcEndsMask(r rune) bool {
 	return r == ';' || r >= 0x80 || strings.ContainsRune(cSpace, r)
 }
 
-// options sets the options of one line; those of earlier lines stay. The value of "ndots: 5"
+// options sets the options of one line; options of earlier lines stay. The value of "ndots: 5"
 // is 5: atoi(3) skips white space, including the space before the next word.
 func (g *glibc) options(s string, line int) {
 	seen := 0 // leading bytes of s that belong to the number of an earlier option

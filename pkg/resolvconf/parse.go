@@ -34,7 +34,7 @@ func Read(r io.Reader) File {
 }
 
 // Parse parses text like the kubelet (pkg/kubelet/network/dns). A line ends at "\n" only.
-// White space is that of Unicode. A "#" starts a comment at the start of a line only, a ";"
+// White space is as in Unicode. A "#" starts a comment at the start of a line only, a ";"
 // never does. Keywords are case-sensitive. The last search line wins. Options of all lines
 // are merged, and the last value of an option wins.
 func Parse(text string) File {
@@ -166,9 +166,9 @@ func cutField(s string) (field, rest string) {
 	return s, ""
 }
 
-// ParseError is the error of a file that could be opened and not be parsed. Its text is that
-// with which the kubelet refuses a pod. The text of Err alone is that of the event with which
-// the kubelet reports the file when it starts.
+// ParseError is the error of a file that could be opened and not be parsed. Its text is the error
+// of a kubelet that refuses a pod. The text of Err alone is in the event that reports the file
+// when the kubelet starts.
 type ParseError struct{ Err error }
 
 func (e *ParseError) Error() string {

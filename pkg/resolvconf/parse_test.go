@@ -160,7 +160,7 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		// Parsing the text of the result gives the same result, except for trailing
-		// dots, of which each pass removes one.
+		// dots; each pass removes one.
 		c := file.Config()
 		if slices.ContainsFunc(c.Searches, func(s string) bool { return s == "" || strings.HasSuffix(s, ".") }) {
 			return

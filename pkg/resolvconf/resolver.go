@@ -227,7 +227,7 @@ func parseAddr(s string, isZone func(zone string, linkLocal bool) bool) (netip.A
 		return netip.Addr{}, causeInvalidAddress
 	case zoned && !isZone(zone, isLinkLocal(a)):
 		return a, causeInvalidZone
-	case strings.Trim(zone, "0") == "": // the number 0 is no interface
+	case strings.Trim(zone, "0") == "": // the number 0 means none
 		return a, 0
 	}
 	return a.WithZone(zone), 0

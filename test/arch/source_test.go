@@ -87,7 +87,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestLines checks the length of lines, except those of texts that cannot be broken: literals of
+// TestLines checks the length of lines, except of texts that cannot be broken: literals of
 // several lines, and the output of examples.
 func TestLines(t *testing.T) {
 	for _, s := range sources(t) {

@@ -35,7 +35,7 @@ var dropInLines = []string{
 	"maxPods: 5\n",
 }
 
-// TestDropIns compares the merge of generated files with that of the kubelet.
+// TestDropIns compares the merge of generated files with the kubelet's.
 func TestDropIns(t *testing.T) {
 	const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 	random := rand.New(rand.NewPCG(1, 2))

@@ -154,7 +154,7 @@ func build(t *testing.T, dir string, replaced map[string]string) string {
 	return program
 }
 
-// checkSmall fails if program links the kubelet, with which each mutant would take long
+// checkSmall fails if program links the kubelet: each mutant would then take long
 // to build.
 func checkSmall(t *testing.T, program string) {
 	t.Helper()

@@ -74,7 +74,7 @@ func TestPolicyTypes(t *testing.T) {
 }
 
 // TestPolicyVectors evaluates the policies for the table: no expression fails, the
-// messages are those of the rules, and the cost stays far below the limit.
+// messages are the same as in the rules, and the cost stays far below the limit.
 func TestPolicyVectors(t *testing.T) {
 	table, err := vectors.Load()
 	if err != nil {
@@ -291,7 +291,7 @@ func checkObject(t *testing.T, text []byte, gvk schema.GroupVersionKind, n vecto
 	return found, v.Warnings
 }
 
-// sentences splits messages into sorted sentences: a policy joins those of one rule, and
+// sentences splits messages into sorted sentences: a policy joins the sentences of one rule, and
 // the order of the rules differs.
 func sentences(said []string) []string {
 	all := strings.Split(strings.Join(said, ". "), ". ")

@@ -77,7 +77,7 @@ func (y *tally) check(t *testing.T) {
 			t.Errorf("divergence %s: no case", d.Name)
 		}
 	}
-	t.Logf("%d cases; %d may diverge, of which %d do not:\n%s", y.cases, y.diverging, y.needless, table.String())
+	t.Logf("%d cases; %d may diverge, %d do not:\n%s", y.cases, y.diverging, y.needless, table.String())
 	if y.diverging*100 > y.cases*maxPercent {
 		t.Errorf("%d of %d cases diverge, want at most %d %%", y.diverging, y.cases, maxPercent)
 	}

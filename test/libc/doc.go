@@ -10,7 +10,7 @@
 // their own namespaces, where /etc is a directory of the test and the only interface is the
 // loopback: no packet leaves it. This needs root on Linux, gcc and musl-gcc, which the test
 // installs on Debian, and packages of Debian 12 and 13, which it downloads once into the user's
-// cache directory. The expected results are those of glibc 2.36 and musl 1.2.3 of Debian
+// cache directory. The expected results come from glibc 2.36 and musl 1.2.3 of Debian
 // 12, glibc 2.41 and musl 1.2.5 of Debian 13, and package net of the Go in use. With another
 // version the test fails where the version differs; the difference then belongs into those
 // packages. Debian fixes bugs of its releases: TestGlibc finds out which glibc has the fix of

@@ -70,7 +70,7 @@ func loopbackUp() error {
 	return nil
 }
 
-// crashed reports whether err is that of a process that ended by a failed assertion, a
+// crashed reports whether err is from a process that ended by a failed assertion, a
 // division by zero, or the limit on processor time for one that hangs.
 func crashed(err error) bool {
 	var exit *exec.ExitError

@@ -168,7 +168,7 @@ func TestReaders(t *testing.T) {
 // erlang returns an address as Erlang prints it.
 func erlang(address string) string { return strings.ReplaceAll(address, ".", ",") }
 
-// addressOf returns the address with which the servers of a set answer.
+// addressOf returns the address in the answers of a set of servers.
 func addressOf(set int) string { return fmt.Sprintf("192.0.2.%d", set+1) }
 
 // writeFiles writes a file as the agent does, and returns a copy after each write.

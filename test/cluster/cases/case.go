@@ -22,7 +22,7 @@ const (
 	MissingMode  = "missing"  // the file does not exist
 )
 
-// Case is the input of a kubelet for a pod's sandbox. The JSON form is that of
+// Case is the input of a kubelet for a pod's sandbox. The JSON form is defined by
 // testdata/kubelet-300.ndjson, which has a few more fields.
 type Case struct {
 	ID             string      `json:"id"`

@@ -20,7 +20,7 @@ import (
 // Divergence is a reason for a result of the engine that differs from the kubelet's. It
 // depends on the input only. The engine's result is the kubelet's answer to another case,
 // the twin: so it is checked in full too. Only the events of the kubelet's start are
-// those of the case itself.
+// the answers to the case itself.
 type Divergence struct {
 	Name    string
 	applies func(*Case) bool

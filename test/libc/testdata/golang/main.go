@@ -3,7 +3,7 @@
 
 // Program golang does for package net what the C programs of this directory do for their
 // libraries. Without arguments it prints /etc/resolv.conf as package net has read it. With
-// one argument it looks up the A records of a name, with those of ask.c as ask.c does; with "each"
+// one argument it looks up the A records of a name, with the arguments of ask.c it does the same; with "each"
 // it prints nothing. It must be built without cgo, and with the linker's flag -checklinkname=0.
 package main
 
