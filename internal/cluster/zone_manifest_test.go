@@ -159,41 +159,6 @@ spec: {completionMode: Indexed, completions: 2, template: {metadata: {labels: {a
 	}
 }
 
-// TestLoad_ControllerLabels: a Service may select pods by labels that their controller adds.
-func TestLoad_ControllerLabels(t *testing.T) {
-	z, err := load(t, `
-{apiVersion: v1, kind: Service, metadata: {name: headless-svc}, spec: {clusterIP: None, selector: {job-name: example-job}}}
----
-apiVersion: batch/v1
-kind: Job
-metadata: {name: example-job}
-spec: {completions: 3, completionMode: Indexed, template: {spec: {subdomain: headless-svc}}}
----
-{apiVersion: v1, kind: Service, metadata: {name: zk-1}, spec: {clusterIP: None, selector: {statefulset.kubernetes.io/pod-name: zk-1}}}
----
-apiVersion: apps/v1
-kind: StatefulSet
-metadata: {name: zk}
-spec: {replicas: 3, serviceName: zk, template: {metadata: {labels: {app: zk}}}}
----
-{apiVersion: v1, kind: Service, metadata: {name: canary}, spec: {clusterIP: None, selector: {app: web, rollouts-pod-template-hash: 5f}}}
----
-apiVersion: argoproj.io/v1alpha1
-kind: Rollout
-metadata: {name: web}
-spec: {template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c}]}}}
-`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]int{"example-job-1.headless-svc": 1, "headless-svc": 3, "zk-1": 1, "canary": 1} {
-		got := strings.Fields(lookup(t, z.Snapshot(), name+".default.svc"))
-		if len(got) != want || got[0] == "nxdomain" {
-			t.Errorf("%s: %v, want %d addresses", name, got, want)
-		}
-	}
-}
-
 // TestDecodeManifest_Namespace: the namespace of Services without one, and of the pods that
 // they select.
 func TestDecodeManifest_Namespace(t *testing.T) {

@@ -4,11 +4,14 @@
 package kube_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 )
@@ -286,5 +289,143 @@ items:
 		if w.Kind != tt.kind || at.String() != tt.at || at.Source != tt.source || (w.Ordinals.Base != "") != (tt.kind == "StatefulSet") {
 			t.Errorf("%s %q: at %v, source %q, ordinals %+v; want %+v", w.Kind, tt.field, at, at.Source, w.Ordinals, tt)
 		}
+	}
+}
+
+func TestWorkload_SelectedBy(t *testing.T) {
+	type selector map[string]string
+	const template = "template: {metadata: {labels: {app: a}}, spec: {containers: [{name: c}]}}"
+	for _, tt := range []struct {
+		apiVersion, kind, spec string
+		selector               selector
+		ordinal                int64
+		want                   bool
+	}{
+		{"apps/v1", "Deployment", template, selector{"app": "a"}, 0, true},
+		{"apps/v1", "Deployment", template, selector{"app": "b"}, 0, false},
+		{"apps/v1", "Deployment", template, selector{"app": "a", "other": "b"}, 0, false},
+		{"apps/v1", "Deployment", template, selector{"app": "a", "pod-template-hash": "x"}, 0, true},
+		{"apps/v1", "Deployment", template, selector{"pod-template-hash": "x"}, 0, false},
+		{"apps/v1", "DaemonSet", template, selector{"app": "a", "controller-revision-hash": "x"}, 0, true},
+		{"apps/v1", "StatefulSet", template + ", replicas: 3", selector{"statefulset.kubernetes.io/pod-name": "w-1"}, 1, true},
+		{"apps/v1", "StatefulSet", template + ", replicas: 3", selector{"statefulset.kubernetes.io/pod-name": "w-1"}, 2, false},
+		{"apps/v1", "StatefulSet", template + ", replicas: 3", selector{"apps.kubernetes.io/pod-index": "2", "app": "a"}, 2, true},
+		{"batch/v1", "Job", template, selector{"job-name": "w"}, 0, true},
+		{"batch/v1", "Job", template, selector{"batch.kubernetes.io/job-name": "v"}, 0, false},
+		{"batch/v1", "Job", template + ", completionMode: Indexed, completions: 2",
+			selector{"job-name": "w", "batch.kubernetes.io/job-completion-index": "1"}, 1, true},
+		{"batch/v1", "CronJob", "jobTemplate: {spec: {" + template + "}}", selector{"app": "a", "job-name": "w-1"}, 0, true},
+		{"argoproj.io/v1alpha1", "Rollout", template, selector{"app": "a", "rollouts-pod-template-hash": "x"}, 0, true},
+		{"argoproj.io/v1alpha1", "Rollout", template, selector{"app": "b"}, 0, false},
+		{"v1", "Pod", "containers: []", selector{}, 0, false},
+	} {
+		m, err := kube.ParseManifest("f",
+			[]byte("apiVersion: "+tt.apiVersion+"\nkind: "+tt.kind+"\nmetadata: {name: w}\nspec: {"+tt.spec+"}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Workloads[0].SelectedBy(tt.selector, tt.ordinal); got != tt.want {
+			t.Errorf("%s %v %d: %v, want %v", tt.kind, tt.selector, tt.ordinal, got, tt.want)
+		}
+	}
+}
+
+// TestParseManifest_LongPaths: the paths of pod templates in a custom resource cannot take more
+// memory than the resource. One that is too long is noted, not read.
+func TestParseManifest_LongPaths(t *testing.T) {
+	const template = `{"template":{"spec":{"containers":[{"name":"a"}]}}}`
+	nested := func(key string, depth int, value string) string {
+		return `{"apiVersion":"x.example/v1","kind":"Foo","metadata":{"name":"a"},"spec":` +
+			strings.Repeat(`{"`+key+`":`, depth) + value + strings.Repeat("}", depth) + "}"
+	}
+	list := "[" + strings.Repeat(template+",", 1000) + template + "]"
+	for _, tt := range []struct {
+		name, text string
+		read       int
+		noted      int
+	}{
+		{"short", nested("k", 300, template), 1, 0},
+		{"long keys", nested(strings.Repeat("k", 10_000), 300, template), 0, 1},
+		{"long keys of many templates", nested(strings.Repeat("k", 10_000), 300, list), 0, 1},
+		{"many keys", nested("k", 5000, list), 0, 1},
+		{"a long key of a scalar", nested(strings.Repeat("k", 10_000), 1, `"a"`), 0, 0},
+	} {
+		m, err := kube.ParseManifest("a.json", []byte(tt.text))
+		if err != nil || len(m.Workloads) != tt.read || len(m.Notes) != tt.noted {
+			t.Errorf("%s: %d read, %d noted, %v; want %d, %d", tt.name, len(m.Workloads), len(m.Notes), err, tt.read, tt.noted)
+		}
+		for _, note := range m.Notes {
+			if text := fmt.Sprint(note); len(text) > 2<<10 || !strings.Contains(text, "the pods of a Foo are not read") {
+				t.Errorf("%s: a note of %d bytes: %.300s", tt.name, len(text), text)
+			}
+		}
+	}
+}
+
+// TestParseManifest_UnknownFields: a field of a newer Kubernetes is ignored and counted. One
+// that is likely to be meant for DNS is an error.
+func TestParseManifest_UnknownFields(t *testing.T) {
+	for _, tt := range []struct{ spec, ignored, want string }{
+		{"{newField: {a: 1}, containers: [{name: c, newer: 1}]}",
+			"[f:4:49: spec.containers[0].newer: unknown field f:4:8: spec.newField: unknown field]", ""},
+		{"{hostUsers: true}", "[]", ""},
+		{"{dnsConfigs: {}}", "[]", "f:4:8: spec.dnsConfigs: unknown field; did you mean dnsConfig?"},
+		{"{hostnam: a}", "[]", "f:4:8: spec.hostnam: unknown field; did you mean hostname?"},
+		{"{dnsConfig: {search: [a]}}", "[]",
+			"f:4:20: spec.dnsConfig.search: unknown field; dnsConfig has nameservers, searches and options"},
+		{"{dnsConfig: {options: [{nme: a}]}}", "[]",
+			"f:4:31: spec.dnsConfig.options[0].nme: unknown field; dnsConfig has nameservers, searches and options"},
+		{"{containers: [{name: c, dnsPolicy: None}]}", "[]",
+			"f:4:31: spec.containers[0].dnsPolicy: unknown field; check its spelling and its place: dnsPolicy is a field of a pod's spec"},
+		{"{containers: [{nme: c}]}", "[f:4:22: spec.containers[0].nme: unknown field]", ""},
+	} {
+		m, err := kube.ParseManifest("f",
+			[]byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: "+tt.spec+"\nstatus: {hostnames: [a]}\n"))
+		text := ""
+		if input, ok := errors.AsType[*kube.InputError](err); ok {
+			text = input.Error() + "; " + input.Hint
+		}
+		if text != tt.want {
+			t.Errorf("%s: %s, want %s", tt.spec, text, tt.want)
+		}
+		var ignored []error
+		for _, u := range m.Unknown {
+			if e := u.InputError(); e.Field != "status.hostnames" {
+				ignored = append(ignored, e)
+			}
+		}
+		if got := fmt.Sprint(ignored); got != tt.ignored {
+			t.Errorf("%s: ignored %s, want %s", tt.spec, got, tt.ignored)
+		}
+	}
+}
+
+func TestNoteUnknown(t *testing.T) {
+	const text = `{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "a"}, ` +
+		`"spec": {"new": 1, "newer": 1}}, {"metadata": {"name": "b"}, "status": {"new": 1}}]}`
+	m, err := kube.ParseManifest("f", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(kube.NoteUnknown(m.Unknown)); got != "f: 3 unknown fields in 2 objects ignored" {
+		t.Error(got)
+	}
+	other, _ := kube.ParseManifest("g", []byte(text))
+	if got := fmt.Sprint(kube.NoteUnknown(append(m.Unknown, other.Unknown...))); got != "6 unknown fields in 4 objects ignored" {
+		t.Error(got)
+	}
+	if got := kube.NoteUnknown(nil); got != nil {
+		t.Error(got)
+	}
+}
+
+func TestObject_DecodeUnknownFields(t *testing.T) {
+	m, err := kube.ParseManifest("f", []byte("apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {newField: 1, clusterIp: None}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ignored, err := m.Others[0].Decode(new(corev1.Service))
+	if len(ignored) != 1 || fmt.Sprint(err) != "f:4:21: spec.clusterIp: unknown field" {
+		t.Errorf("ignored %v, error %v", ignored, err)
 	}
 }

@@ -4,13 +4,9 @@
 package kubeapi_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -24,7 +20,6 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
-	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // coreClient returns a client of the core group. The clientset of client-go, with all groups, would
@@ -61,88 +56,12 @@ func start(t *testing.T, s *kubeapi.Server) string {
 	return url
 }
 
-func service(name, ip string) *corev1.Service {
-	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
-		Spec:       corev1.ServiceSpec{ClusterIP: ip, ClusterIPs: []string{ip}},
-	}
-}
-
 func pod(name, node string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.PodSpec{NodeName: node}}
 }
 
 // formats are the encodings that the server supports.
 var formats = []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf}
-
-// TestServer_Informer runs an informer through changes, cut watches, a restart and
-// bookmarks.
-func TestServer_Informer(t *testing.T) {
-	for _, format := range formats {
-		t.Run(format, func(t *testing.T) {
-			t.Parallel()
-			s := kubeapi.New()
-			s.Apply(service("web", "10.96.0.1"), service("db", "10.96.0.2"))
-			services := cache.NewListWatchFromClient(remote(t, start(t, s), format), "services", metav1.NamespaceAll, fields.Everything())
-			informer := cache.NewSharedInformer(services, &corev1.Service{}, 0)
-			var running sync.WaitGroup
-			ctx, cancel := context.WithCancel(t.Context())
-			t.Cleanup(func() { cancel(); running.Wait() })
-			running.Go(func() { informer.RunWithContext(ctx) })
-
-			want := func(name, ip string) {
-				t.Helper()
-				poll.UntilNil(t, name, func() error { return compareIP(informer.GetStore(), name, ip) })
-			}
-			want("web", "10.96.0.1")
-			want("db", "10.96.0.2")
-			s.Apply(service("web", "10.96.0.9"), service("new", "10.96.0.3"))
-			want("web", "10.96.0.9")
-			want("new", "10.96.0.3")
-			s.Delete(service("db", ""), service("never", ""))
-			want("db", "")
-
-			s.CutWatches()
-			s.Apply(service("web", "10.96.0.10"))
-			want("web", "10.96.0.10")
-			if n := s.Requests()["list services"]; n != 0 {
-				t.Errorf("%d lists, want a streaming list", n)
-			}
-			s.Stop()
-			s.Apply(service("web", "10.96.0.11"))
-			s.Forget()
-			if _, err := s.Start(); err != nil {
-				t.Fatal(err)
-			}
-			want("web", "10.96.0.11")
-			before := informer.LastSyncResourceVersion()
-			s.Apply(pod("p", "n"))
-			s.Bookmark()
-			poll.UntilNil(t, "a bookmark", func() error {
-				if informer.LastSyncResourceVersion() == before {
-					return errors.New("no bookmark")
-				}
-				return nil
-			})
-		})
-	}
-}
-
-// compareIP returns an error unless the Service has the IP, or does not exist if ip is "".
-func compareIP(services cache.Store, name, ip string) error {
-	o, found, err := services.GetByKey("shop/" + name)
-	if err != nil {
-		return err
-	}
-	got := ""
-	if found {
-		got = o.(*corev1.Service).Spec.ClusterIP
-	}
-	if got != ip {
-		return fmt.Errorf("%s has the address %q, want %q", name, got, ip)
-	}
-	return nil
-}
 
 func listPods(t *testing.T, pods *cache.ListWatch) (*corev1.PodList, error) {
 	list, err := pods.ListWithContext(t.Context(), metav1.ListOptions{})
@@ -189,6 +108,10 @@ func TestWatch_Selector(t *testing.T) {
 			wantEvent(t, w, watch.Added, "there")
 			wantEvent(t, w, watch.Modified, "here")
 			wantEvent(t, w, watch.Deleted, "here")
+			s.CutWatches()
+			if e, open := <-w.ResultChan(); open {
+				t.Errorf("%+v, want the end of the watch", e)
+			}
 		})
 	}
 }
@@ -211,27 +134,6 @@ func TestWatch_Replaced(t *testing.T) {
 func local(t *testing.T, s *kubeapi.Server) rest.Interface {
 	t.Helper()
 	return coreClient(t, &rest.Config{Host: "http://api.invalid", Transport: kubeapi.Transport(s)})
-}
-
-func TestServer_Hold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := kubeapi.New()
-		s.Apply(pod("p", "n1"))
-		pods := podsOf(local(t, s), "shop", "")
-		release, listed := s.Hold("pods"), false
-		go func() {
-			list, err := listPods(t, pods)
-			listed = err == nil && len(list.Items) == 1
-		}()
-		time.Sleep(time.Hour)
-		if synctest.Wait(); listed {
-			t.Error("listed while held")
-		}
-		release()
-		if synctest.Wait(); !listed {
-			t.Error("not listed after the release")
-		}
-	})
 }
 
 func TestServer_StopEvents(t *testing.T) {
