@@ -23,36 +23,13 @@
 //	      |
 //	udp.go, tcp.go   counted and sent
 //
-// A source never blocks. It returns a result: an answer in wire form, an answer as
-// records, or a function that waits for other servers. The server calls that function in
-// another goroutine, so that a slow upstream server never delays the cluster zone.
+// A source never blocks. It returns a result: an answer in wire form, an answer as records, or a function that
+// waits for other servers. The server takes a slot (limits.go) and calls that function in another goroutine, so
+// that a slow upstream server never delays the cluster zone.
 //
 // Until the zone is loaded, its names get SERVFAIL, never NXDOMAIN. So do the reverse names of
 // private addresses if the zone has no configured reverse ranges, because they may be those of
 // the cluster. All other names are answered from the first packet on.
-//
-// # From packet to reply
-//
-// A query over UDP for the A records of a Service passes these functions, from top to bottom:
-//
-//	reader.run             udp.go     receives a batch of packets (batch_linux.go)
-//	reader.answer          udp.go     takes one packet after the other
-//	Server.handle          server.go  parses the packet, answers it and makes the reply
-//	query.parse            query.go   reads the question and the OPT record
-//	Server.answer          server.go  tries the sources
-//	Server.expandSearch    search.go  returns at once without a search list
-//	Server.answerFromZone  zone.go    looks the name up in a zone.Snapshot
-//	Server.rrsetReply      zone.go    writes the records in wire form, into the memory of the batch
-//	query.reply            reply.go   appends the OPT record
-//	reader.send            udp.go     counts the replies and sends the batch
-//
-// A name outside the cluster continues from Server.answer in forward.go: Server.forward copies a
-// cache hit in wire form. Without a hit, sendLater returns a function that waits, Server.admit in
-// limits.go takes a slot for it, and reader.replyLater calls it in another goroutine. In that
-// goroutine Server.ask (forward.go) sends the query, and caches the reply.
-//
-// The answers of Server.ask and most others have records (zone_records.go, walk.go), which
-// query.reply packs.
 //
 // # Goroutines and limits
 //
@@ -60,13 +37,11 @@
 //
 //   - one to eight for each UDP socket, see reader;
 //   - one for each TCP listener, and one for each TCP connection;
-//   - one for each query that waits for other servers, one more for each of its candidates and
-//     subqueries, and one more if a stale answer can be the reply before the wait ends;
-//   - one for each prefetch.
+//   - one for each prefetch and each query that waits for other servers, one more for each of its candidates and
+//     subqueries, and one more if a stale answer can be the reply before the wait ends.
 //
-// The number of goroutines is bounded: each limiter (limiter.go) divides slots among clients, for
-// the queries that wait (limits.go), the TCP connections, and the replies over TCP that their clients
-// have not read (streams.go).
+// They are bounded: a limiter (limiter.go) divides slots among clients, for the queries that wait, the TCP
+// connections, and the replies over TCP that their clients have not read (streams.go).
 //
 // The API of this package may change in any release.
 package dnsserver

@@ -94,52 +94,6 @@ func TestLimiter_Kinds(t *testing.T) {
 	expectUnused(t, l)
 }
 
-// TestLimiter_Replace has the second rule: which slot gives way to whom.
-func TestLimiter_Replace(t *testing.T) {
-	type group struct {
-		client, slots int
-		age           time.Duration
-	}
-	const most, some, few = 1, 2, 3
-	for _, tt := range []struct {
-		name   string
-		full   []group
-		client int // of the query
-		want   int // the client that loses its oldest slot; 0: the query is refused
-	}{
-		{"the client that holds most", []group{{some, 4, time.Hour}, {most, 10, time.Second}}, few, most},
-		{"its own slot", []group{{some, 4, time.Hour}, {most, 10, time.Second}}, most, most},
-		{"at 200 ms", []group{{most, 14, replaceAfter}}, few, most},
-		{"before 200 ms", []group{{most, 14, replaceAfter - 1}}, few, 0},
-		{"the next client, if the first one holds new slots", []group{{some, 4, time.Second}, {most, 10, 0}}, few, some},
-		{"never one that holds less", []group{{some, 4, time.Second}, {most, 10, 0}}, most, 0},
-		{"the oldest of equals", []group{{most, 7, time.Second}, {some, 7, time.Minute}}, few, some},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			l := newLimiter(14)
-			first := map[int]*slot{}
-			for _, g := range tt.full {
-				all := l.admitAll(clientAddr(g.client), kindPlain, begin.Add(-g.age), g.slots)
-				if len(all) != g.slots {
-					t.Fatalf("%d slots, want %d", len(all), g.slots)
-				}
-				first[g.client] = all[0]
-			}
-			if s := l.admit(clientAddr(tt.client), kindPlain, begin); (s != nil) != (tt.want != 0) {
-				t.Errorf("got %v, want a slot: %t", s, tt.want != 0)
-			}
-			for client, s := range first {
-				if s.isReplaced() != (client == tt.want) {
-					t.Errorf("client %d: replaced is %t", client, s.isReplaced())
-				}
-			}
-			if n := l.inUse(); n != 14 {
-				t.Errorf("%d slots are in use, want 14", n)
-			}
-		})
-	}
-}
-
 // TestLimiter_KindsReplace: a full kind takes no slot of another kind's reserve.
 func TestLimiter_KindsReplace(t *testing.T) {
 	l := newQueryLimiter(Limits{MaxQueries: 320})
@@ -241,7 +195,8 @@ func TestLimiter_Client(t *testing.T) {
 	}
 }
 
-// TestLimiter_Random compares random admissions with the rules, written down for a list of slots.
+// TestLimiter_Random compares random admissions with the two rules, written down for a list of slots: who gets a
+// slot, and whose slot gives way.
 func TestLimiter_Random(t *testing.T) {
 	const limit, clients = 256, 24 // few is 2
 	random := rand.New(rand.NewPCG(1, 2))

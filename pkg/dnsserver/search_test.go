@@ -4,9 +4,12 @@
 package dnsserver
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
+	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/miekg/dns"
@@ -218,5 +221,155 @@ func TestSearchPaths_EchoInTruncatedReply(t *testing.T) {
 	if !m.Truncated || !isExpanded(m) || len(m.Answer) == 0 || m.Answer[0].Header().Rrtype != dns.TypeCNAME {
 		t.Errorf("got truncated %t, expanded %t, %d records, want a truncated reply with echo and CNAME",
 			m.Truncated, isExpanded(m), len(m.Answer))
+	}
+}
+
+// TestSearch_AgreesWithDocs: the messages, records and limits in docs/dns.md are those of
+// the server. Other implementations depend on them.
+func TestSearch_AgreesWithDocs(t *testing.T) {
+	page, err := os.ReadFile("../../docs/dns.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectInPage := func(what, text string) {
+		t.Helper()
+		if !strings.Contains(string(page), text) {
+			t.Errorf("docs/dns.md lacks %s:\n%s", what, text)
+		}
+	}
+
+	paths, err := autopath.Encode([]fqdn.Name{mustName(t, "shop.svc.cluster.local"), mustName(t, "corp.example")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := newQuery("web.", dns.TypeA, string(paths))
+	q.Id = 0x2a2a
+	query := mustPack(t, q)
+	s := newServer(t, "service shop/web 10.96.0.7\nloaded", Config{})
+	reply := handlePacket(t.Context(), s, query, overUDP, netip.MustParseAddr("169.254.20.10"))
+	expectInPage("the query", hexDump(query))
+	expectInPage("the reply", hexDump(reply))
+	_, records, _ := strings.Cut(replyText(exchangeDirect(t, s, newQuery(autopathName("web", "shop"), dns.TypeA))), "\n")
+	for line := range strings.Lines(records) {
+		expectInPage("an answer", "    "+line)
+	}
+
+	for _, row := range []string{
+		fmt.Sprintf("| option code | %d; may be any from %d to %d:", autopath.DefaultOption, autopath.MinOption, autopath.MaxOption),
+		fmt.Sprintf("| domains in the option | %d |", autopath.MaxPaths),
+		fmt.Sprintf("| octets of the option's value | %d |", autopath.MaxText),
+		fmt.Sprintf("| host suffixes of a server, and domains outside the cluster in the option | %d |", MaxHostSuffixes),
+		fmt.Sprintf("| time limit of an expansion | %v |", WalkTimeout),
+		fmt.Sprintf("| upstream queries of one expansion | %d |", maxSubqueries),
+	} {
+		expectInPage("a limit", row)
+	}
+}
+
+// hexDump returns a message in lines of 16 octets, in hexadecimal and as text.
+func hexDump(packet []byte) string {
+	var b strings.Builder
+	for at := 0; at < len(packet); at += 16 {
+		line := packet[at:min(at+16, len(packet))]
+		var text []byte
+		for _, c := range line {
+			if c < '!' || c > '~' {
+				c = '.'
+			}
+			text = append(text, c)
+		}
+		fmt.Fprintf(&b, "    %04x  %-47s  %s\n", at, fmt.Sprintf("% x", line), text)
+	}
+	return b.String()
+}
+
+// countingUpstream counts queries, by name if it is not nil.
+func countingUpstream(count *atomic.Int64, exchange Exchange) Exchange {
+	return func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
+		count.Add(1)
+		return exchange(ctx, q)
+	}
+}
+
+// noData is an upstream server for which every name exists, without records.
+func noData(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
+	m := new(dns.Msg).SetReply(q)
+	m.Ns = []dns.RR{&dns.SOA{Hdr: header(".", dns.TypeSOA, 60), Ns: ".", Mbox: ".", Minttl: 60}}
+	return m, nil
+}
+
+// TestSearch_Amplification: one packet causes at most ten upstream queries, whatever names exist.
+// Most names cost one for each domain outside the cluster and one for the bare name.
+func TestSearch_Amplification(t *testing.T) {
+	hosts := make([]fqdn.Name, MaxHostSuffixes)
+	for i := range hosts {
+		hosts[i] = mustName(t, fmt.Sprintf("d%d.example", i))
+	}
+	var list []string
+	for _, h := range hosts {
+		list = append(list, strings.TrimSuffix(h.String(), "."))
+	}
+	last := parseRecords(t, "web. 300 IN A 192.0.2.1\nweb. 300 IN AAAA 2001:db8::1").exchange
+	for _, tt := range []struct {
+		name     string
+		upstream Exchange
+		qtype    uint16
+		want     int64
+		rcode    int
+	}{
+		{"no name exists", recordSet(nil).exchange, dns.TypeA, 9, dns.RcodeNameError},
+		{"no name exists", recordSet(nil).exchange, dns.TypeTXT, 9, dns.RcodeNameError},
+		{"the bare name is found", last, dns.TypeA, 9, dns.RcodeSuccess},
+		{"the bare name is found", last, dns.TypeAAAA, 10, dns.RcodeSuccess},
+		{"all names exist without records", noData, dns.TypeA, 10, dns.RcodeServerFailure},
+		{"all names exist without records", noData, dns.TypeTXT, 10, dns.RcodeServerFailure},
+		{"all servers fail", unreachable, dns.TypeAAAA, 9, dns.RcodeServerFailure},
+	} {
+		for _, q := range []*dns.Msg{newQuery(autopathName("web", "shop"), tt.qtype), newQuery("web.", tt.qtype, strings.Join(list, ","))} {
+			var count atomic.Int64
+			s := newServer(t, "namespace shop\nloaded",
+				Config{Upstream: countingUpstream(&count, tt.upstream), Autopath: Autopath{HostSuffixes: hosts}})
+			if m := exchangeDirect(t, s, q); m.Rcode != tt.rcode {
+				t.Errorf("%s: %s: got %s, want %s", tt.name, q.Question[0].String(),
+					dns.RcodeToString[m.Rcode], dns.RcodeToString[tt.rcode])
+			}
+			s.running.Wait()
+			if got := count.Load(); got != tt.want {
+				t.Errorf("%s: %s: got %d upstream queries, want %d", tt.name, q.Question[0].String(), got, tt.want)
+			}
+		}
+	}
+}
+
+// TestLimits_AgreeWithDocs: the limits in docs/dns.md are those of the server.
+func TestLimits_AgreeWithDocs(t *testing.T) {
+	page, err := os.ReadFile("../../docs/dns.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const mebibyte = 1 << 20
+	var limits Limits
+	if err := limits.setDefaults(); err != nil {
+		t.Fatal(err)
+	}
+	size := limits.CacheConfig()
+	for _, row := range []string{
+		fmt.Sprintf("| reply over UDP | the size that the client accepts, at most %d octets |", maxUDP),
+		fmt.Sprintf("| query | %d octets, one question |", maxQuery),
+		fmt.Sprintf("| queries that wait for other servers | %d;", DefaultMaxQueries),
+		fmt.Sprintf("| queries to other servers for one search list | %d, and %d domains outside the cluster |",
+			maxSubqueries, MaxHostSuffixes),
+		fmt.Sprintf("| queries of a TCP connection that wait | %d |", maxStreamQueries),
+		fmt.Sprintf("| replies over TCP of more than %d octets that wait for their client | %d |", smallReply, limits.maxReplies()),
+		fmt.Sprintf("| TCP connections | %d;", limits.maxConnections()),
+		fmt.Sprintf("| time of a TCP connection | %v s between two queries, %v s for a message",
+			idleTimeout.Seconds(), messageTimeout.Seconds()),
+		fmt.Sprintf("| chain of ExternalNames | %d aliases |", maxAliases),
+		fmt.Sprintf("| RRset of the cluster zone | %d records over TCP,", maxRRset),
+		fmt.Sprintf("| cache | %d,%03d answers, %d MiB |", size.MaxEntries/1000, size.MaxEntries%1000, size.MaxBytes/mebibyte),
+	} {
+		if !strings.Contains(string(page), row) {
+			t.Errorf("docs/dns.md lacks: %s", row)
+		}
 	}
 }

@@ -11,6 +11,9 @@ import (
 	"net"
 	"net/netip"
 	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 var errNotShared = errors.New("sharing an address with another server: not supported on this system: use Linux")
@@ -31,3 +34,45 @@ func share(string, string, syscall.RawConn) error { return errNotShared }
 func takeOver(syscall.Conn) error { return errNotShared }
 
 func socketDrops(*net.UDPConn) (uint32, error) { return 0, nil }
+
+// batch holds one packet and the reply to it: recvmmsg(2) is used on Linux only. The destination
+// address of the packet is unknown. If the socket has a wildcard address, the routing table
+// chooses the source address of the reply.
+type batch struct {
+	conn   *net.UDPConn
+	buf    [maxQuery]byte
+	out    [maxUDP]byte
+	n      int
+	from   netip.AddrPort
+	answer []byte
+}
+
+func newBatch(conn *net.UDPConn, _ prometheus.Counter) (*batch, error) {
+	return &batch{conn: conn}, nil
+}
+
+func (b *batch) receive() (n int, err error) {
+	b.answer = nil
+	b.n, b.from, err = b.conn.ReadFromUDPAddrPort(b.buf[:])
+	return 1, err
+}
+
+func (b *batch) packet(int) (packet, buf []byte, client netip.AddrPort) {
+	return b.buf[:b.n], b.out[:0], b.from
+}
+
+func (b *batch) reply(_ int, reply []byte) { b.answer = reply }
+
+func (b *batch) deferred(int) (send func(wire []byte)) {
+	client := b.from
+	return func(wire []byte) { _, _ = b.conn.WriteToUDPAddrPort(wire, client) }
+}
+
+func (b *batch) send() {
+	if b.answer != nil {
+		_, _ = b.conn.WriteToUDPAddrPort(b.answer, b.from)
+	}
+	b.answer = nil
+}
+
+func pause(time.Duration) {} // a batch of one packet gains nothing from a pause

@@ -76,7 +76,7 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener) error {
 			c.Close()
 			continue
 		}
-		st := newStream(s, s.streams, c, client, slot)
+		st := newStream(s, c, client, slot)
 		serving.Go(func() {
 			defer s.streams.remove(c, slot)
 			defer c.Close()
@@ -88,7 +88,6 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener) error {
 // stream is one connection.
 type stream struct {
 	server  *Server
-	all     *streams
 	conn    net.Conn
 	client  netip.Addr
 	slot    *slot         // of the connection
@@ -97,8 +96,8 @@ type stream struct {
 	broken  bool          // guarded by writing: the connection is closed, and replies are dropped
 }
 
-func newStream(s *Server, all *streams, c net.Conn, client netip.Addr, slot *slot) *stream {
-	return &stream{server: s, all: all, conn: c, client: client, slot: slot,
+func newStream(s *Server, c net.Conn, client netip.Addr, slot *slot) *stream {
+	return &stream{server: s, conn: c, client: client, slot: slot,
 		queries: make(chan struct{}, maxStreamQueries), writing: make(chan struct{}, 1)}
 }
 
@@ -110,7 +109,7 @@ func (st *stream) serve(ctx context.Context) {
 	defer pending.Wait()
 	for {
 		st.conn.SetReadDeadline(time.Now().Add(idleTimeout))
-		if st.all.hasStopped() { // after SetReadDeadline, which may have replaced the deadline of stopReading
+		if st.server.streams.hasStopped() { // after SetReadDeadline, which may have replaced the deadline of stopReading
 			return
 		}
 		packet, err := readMessage(st.conn)
@@ -130,7 +129,7 @@ func (st *stream) serve(ctx context.Context) {
 			<-st.queries
 			continue
 		}
-		slot := st.all.queries.admitWithin(ctx, st.client)
+		slot := st.server.streams.queries.admitWithin(ctx, st.client)
 		if slot == nil { // wait must be called, which releases the slot of the query
 			st.countClosed(ctx, closedQueries)
 			st.conn.Close()
@@ -173,10 +172,10 @@ func (st *stream) send(ctx context.Context, q *query, a answer) {
 		return
 	}
 	if isLong {
-		slot := st.all.replies.admit(st.client, kindPlain, time.Now())
+		slot := st.server.streams.replies.admit(st.client, kindPlain, time.Now())
 		if slot == nil {
 			a, again = answer{}, true
-			slot = st.all.replies.admitWithin(ctx, st.client)
+			slot = st.server.streams.replies.admitWithin(ctx, st.client)
 		}
 		if slot == nil {
 			st.close(ctx, closedReplies)
@@ -221,7 +220,7 @@ func (st *stream) close(ctx context.Context, reason closeReason) {
 // server then closes all connections.
 func (st *stream) countClosed(ctx context.Context, reason closeReason) {
 	if ctx.Err() == nil {
-		st.all.closed[reason].Inc()
+		st.server.streams.closed[reason].Inc()
 	}
 }
 
@@ -265,7 +264,7 @@ func (st *stream) write(message []byte) {
 		st.broken = true
 		st.conn.Close()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			st.all.closed[closedSlow].Inc()
+			st.server.streams.closed[closedSlow].Inc()
 		}
 	}
 }

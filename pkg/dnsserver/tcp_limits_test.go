@@ -237,7 +237,7 @@ func (s *testServer) servePipe(t *testing.T) (net.Conn, *sync.WaitGroup) {
 	serving.Go(func() {
 		defer s.streams.remove(server, slot)
 		defer server.Close()
-		newStream(s.Server, s.streams, server, podAddr, slot).serve(t.Context())
+		newStream(s.Server, server, podAddr, slot).serve(t.Context())
 	})
 	return client, serving
 }

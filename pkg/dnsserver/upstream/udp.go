@@ -155,6 +155,14 @@ func newUDPSocket(conn *packetConn) *udpSocket {
 	return u
 }
 
+// randomID returns an ID that cannot be predicted from earlier ones (RFC 5452 section
+// 4.3).
+func randomID() uint16 {
+	var b [2]byte
+	rand.Read(b[:]) // never fails
+	return binary.BigEndian.Uint16(b[:])
+}
+
 // add returns a new query, which must be released, or nil if the socket is used up.
 func (u *udpSocket) add(q *query) *udpQuery {
 	u.mu.Lock()
