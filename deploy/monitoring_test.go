@@ -161,8 +161,8 @@ func exportedMetrics(t *testing.T) map[string][]string {
 	}
 	metric := regexp.MustCompile(`(?s)\bName:\s+"(dnsconfigurer_\w+)".*?\n\t*\}(?:, \[\]string\{([^}]*)\})?`)
 	for _, pattern := range []string{
-		"../pkg/cri/*.go", "../internal/shim/*.go", "../internal/sandboxdns/*.go", "../internal/events/*.go",
-		"../internal/daemon/*.go", "../internal/agent/*.go", "../internal/admission/*/*.go",
+		"../pkg/cri/*.go", "../internal/shim/*.go", "../internal/node/*.go", "../internal/events/*.go",
+		"../internal/daemon/*.go", "../internal/admission/*/*.go",
 	} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/install"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
@@ -167,7 +167,7 @@ func reportBypass(cmd *cobra.Command, n *install.Node, reason, message string) {
 }
 
 func statusCommand() *cobra.Command {
-	n, format, client := install.Node{}, "", nodestatus.Client{}
+	n, format, client := install.Node{}, "", node.StatusClient{}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Print whether the kubelet of this node uses the shim, and whether the shim serves",

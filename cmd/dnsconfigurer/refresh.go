@@ -14,7 +14,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
@@ -44,7 +44,7 @@ Exit code 1 if a file cannot be read or written, or the command fails. Run it as
 The agent must run.`,
 		Example: "  dnsconfigurer refresh shop/web-0\n  dnsconfigurer refresh --all",
 	}
-	setPodsCommand(cmd, nodestatus.Client.Refresh)
+	setPodsCommand(cmd, node.StatusClient.Refresh)
 	return cmd
 }
 
@@ -62,16 +62,16 @@ or because a shim edited the request that started the pod, and the agent was res
 first refresh of the file. Run it as root on the node. The agent must run.`,
 		Example: "  dnsconfigurer restore shop/web-0\n  dnsconfigurer restore --all",
 	}
-	setPodsCommand(cmd, nodestatus.Client.Restore)
+	setPodsCommand(cmd, node.StatusClient.Restore)
 	return cmd
 }
 
 // podsFunc calls the agent for a pod, NAMESPACE/NAME. The empty string means all pods.
-type podsFunc = func(client nodestatus.Client, ctx context.Context, pod string) ([]v1alpha1.NodeResult, error)
+type podsFunc = func(client node.StatusClient, ctx context.Context, pod string) ([]v1alpha1.NodeResult, error)
 
 // setPodsCommand makes cmd a command that calls the agent for one pod or for all.
 func setPodsCommand(cmd *cobra.Command, call podsFunc) {
-	client, all := nodestatus.Client{}, false
+	client, all := node.StatusClient{}, false
 	registerSocket(cmd, &client)
 	cmd.Flags().BoolVar(&all, "all", false, "all pods of the node")
 	cmd.Args = usage.AtMostOnePod
@@ -95,7 +95,7 @@ func setPodsCommand(cmd *cobra.Command, call podsFunc) {
 }
 
 // registerSocket adds the flag for the statusSocket of the agent.
-func registerSocket(cmd *cobra.Command, client *nodestatus.Client) {
+func registerSocket(cmd *cobra.Command, client *node.StatusClient) {
 	cmd.Flags().StringVar(&client.Socket, "socket", v1alpha1.DefaultStatusSocket, "`PATH` of the statusSocket of the agent")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if client.Socket == "" {
@@ -106,7 +106,7 @@ func registerSocket(cmd *cobra.Command, client *nodestatus.Client) {
 }
 
 func podsCommand() *cobra.Command {
-	client, format, watch := nodestatus.Client{}, "", false
+	client, format, watch := node.StatusClient{}, "", false
 	cmd := &cobra.Command{
 		Use:   "pods [NAMESPACE/NAME]",
 		Short: "Print the pods of this node, and whether their resolv.conf matches the decision",

@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/agent"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/relay"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nri"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
@@ -106,7 +106,7 @@ at once on SIGHUP. If the configuration is invalid, the agent keeps the previous
 			return err
 		}
 		return daemon.ServeOnNode(cmd.ErrOrStderr(), c.LogFormat, version(), func(p daemon.Process) error {
-			server := agent.Server{Source: source, Reload: p.Reload, Version: version(), Log: p.Log, Writer: p.Writer}
+			server := node.Agent{Source: source, Reload: p.Reload, Version: version(), Log: p.Log, Writer: p.Writer}
 			return server.Run(cmd.Context(), c)
 		})
 	}
@@ -129,7 +129,7 @@ waits for at most 15 minutes, or 30 seconds for an agent that replies.`,
   dnsconfigurer nri --agent /run/dnsconfigurer/agent.sock --http 127.0.0.1:9352`,
 		Args: usage.NoArguments,
 	}
-	server, logFormat := relay.Server{Version: version()}, ""
+	server, logFormat := nri.Server{Version: version()}, ""
 	flags := cmd.Flags()
 	flags.StringVar(&server.Socket, "socket", v1alpha1.DefaultNRISocket, "`PATH` of the runtime's NRI socket")
 	flags.StringVar(&server.Agent, "agent", config.SocketPath(v1alpha1.DefaultAgentListen), "`PATH` of the agent's socket")

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/sandboxdns"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -62,7 +62,7 @@ func TestCheckAnnotations(t *testing.T) {
 // TestAnnotations: the annotations are those that the nodes read, and docs/checks.md has the codes
 // of the findings about them.
 func TestAnnotations(t *testing.T) {
-	if admission.SkipAnnotation != cri.SkipAnnotation || admission.RefreshAnnotation != sandboxdns.RefreshAnnotation {
+	if admission.SkipAnnotation != cri.SkipAnnotation || admission.RefreshAnnotation != node.RefreshAnnotation {
 		t.Error("a node reads another annotation")
 	}
 	text, err := os.ReadFile("../../docs/checks.md")

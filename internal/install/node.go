@@ -18,7 +18,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 )
@@ -275,7 +275,7 @@ func (n *Node) UseShim(ctx context.Context, out io.Writer) error {
 
 // Status returns the state of the shim on the node, and that of its agent if the node is this
 // machine.
-func (n *Node) Status(ctx context.Context, agent nodestatus.Client) (Status, error) {
+func (n *Node) Status(ctx context.Context, agent node.StatusClient) (Status, error) {
 	e, err := n.endpoints()
 	if err != nil {
 		return Status{}, err
@@ -296,12 +296,12 @@ func (n *Node) Status(ctx context.Context, agent nodestatus.Client) (Status, err
 }
 
 // addAgent adds the state of the agent if one runs.
-func (s *Status) addAgent(ctx context.Context, client nodestatus.Client) {
+func (s *Status) addAgent(ctx context.Context, client node.StatusClient) {
 	agent, err := client.Status(ctx)
 	switch {
 	case err == nil:
 		s.Agent = &agent
-	case !errors.Is(err, nodestatus.ErrNotServed):
+	case !errors.Is(err, node.ErrNotServed):
 		s.AgentError = err.Error()
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 )
@@ -22,7 +22,7 @@ import (
 type applier struct {
 	shim    *cri.Shim
 	metrics *cri.Metrics
-	pods    *decision.Metrics
+	pods    *node.LookupMetrics
 	version string // of the User-Agent at the API server
 	log     *slog.Logger
 
@@ -31,8 +31,8 @@ type applier struct {
 	hostTask   slot
 	hostReport slot // reports an unusable host file as events, through lookups
 
-	lookups     *decision.Lookups
-	lookupCfg   decision.LookupConfig // of lookups
+	lookups     *node.Lookups
+	lookupCfg   node.LookupConfig // of lookups
 	lookupsTask slot
 	clientErr   error // why the last client of the API server could not be created
 }
@@ -51,7 +51,7 @@ func (a *applier) apply(c config.Shim) error {
 	// a file that was removed.
 	if cfg != a.hostCfg {
 		var err error
-		if host, err = decision.NewHostWatcher(cfg, a.log); err != nil {
+		if host, err = node.NewHostWatcher(cfg, a.log); err != nil {
 			return err
 		}
 	}
@@ -59,12 +59,12 @@ func (a *applier) apply(c config.Shim) error {
 		return err
 	}
 	if cfg != a.hostCfg {
-		a.host, a.hostCfg, a.hostTask.next = host, cfg, decision.RunHostWatcher(host)
+		a.host, a.hostCfg, a.hostTask.next = host, cfg, node.RunHostWatcher(host)
 	}
 	a.setHook(c)
 	a.log.Info("configuration applied", "mode", c.Mode(), "clusterDNS", c.Node.ClusterDNS,
 		"clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
-	decision.LogFindings(a.log, c.Node.Findings, c.Engine, decision.HostFiles(host)())
+	node.LogFindings(a.log, c.Node.Findings, c.Engine, node.HostFiles(host)())
 	return nil
 }
 
@@ -80,29 +80,29 @@ func (a *applier) retryClient(c config.Shim) {
 // setHook makes the shim use c and the lookups.
 func (a *applier) setHook(c config.Shim) {
 	hook := &cri.Hook{
-		Engine: c.Engine, Mode: c.Mode(), FailUnknown: c.FailUnknown(), HostFiles: decision.HostFiles(a.host),
+		Engine: c.Engine, Mode: c.Mode(), FailUnknown: c.FailUnknown(), HostFiles: node.HostFiles(a.host),
 		Lookup: a.lookups.Lookup, Report: a.lookups.Reporter.Report, Metrics: a.metrics,
 	}
 	if hook.Mode == cri.Force {
 		hook.Lookup = a.lookups.LookupForced
 	}
 	a.shim.SetHook(hook)
-	a.hostReport.next = decision.ReportHost(a.host, a.lookups.Reporter)
+	a.hostReport.next = node.ReportHost(a.host, a.lookups.Reporter)
 }
 
 // newLookupConfig returns the configuration of the lookups for c.
-func newLookupConfig(c config.Shim) decision.LookupConfig {
-	return decision.NewLookupConfig(c.Kubeconfig, c.Manifests, c.Node.Name).WithTimeout(c.Lookup)
+func newLookupConfig(c config.Shim) node.LookupConfig {
+	return node.NewLookupConfig(c.Kubeconfig, c.Manifests, c.Node.Name).WithTimeout(c.Lookup)
 }
 
 // setLookups replaces the lookups if their configuration has changed, or if the last client of
 // the API server could not be created. Previous lookups with a client are kept until there is
 // another client.
-func (a *applier) setLookups(cfg decision.LookupConfig) error {
+func (a *applier) setLookups(cfg node.LookupConfig) error {
 	if a.lookups != nil && cfg == a.lookupCfg && a.clientErr == nil {
 		return nil
 	}
-	next, err := decision.NewLookups(cfg, "dnsconfigurer-shim/"+a.version, a.pods, a.log)
+	next, err := node.NewLookups(cfg, "dnsconfigurer-shim/"+a.version, a.pods, a.log)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func Check(c config.Shim) error {
 	if os.Geteuid() == 0 {
 		problems = append(problems, cri.CheckListen(config.SocketPath(c.Listen)))
 	}
-	if _, err := decision.NewClient(c.Kubeconfig, ""); err != nil {
+	if _, err := node.NewClient(c.Kubeconfig, ""); err != nil {
 		problems = append(problems, err)
 	}
 	if c.Manifests != "" {

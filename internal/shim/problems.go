@@ -21,9 +21,9 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 )
 
 // logInterval is the interval at which a lasting problem is logged again.
@@ -113,7 +113,7 @@ func ReportBypass(ctx context.Context, file, state, version, reason, message str
 	if c.Kubeconfig == "" {
 		return nil
 	}
-	api, err := decision.NewClient(c.Kubeconfig, "dnsconfigurer-shim/"+version)
+	api, err := node.NewClient(c.Kubeconfig, "dnsconfigurer-shim/"+version)
 	if err != nil {
 		return fmt.Errorf("sending an event about the node: %w", err)
 	}

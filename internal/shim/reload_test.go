@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/decision"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
@@ -91,7 +91,7 @@ func (r *reloadTest) start() (stop func()) {
 		lastGood: lastGood(filepath.Join(r.dir, "last-good-shim.yaml")), problems: &problemList{log: log}, log: log,
 		applier: &applier{
 			shim: r.shim,
-			pods: decision.NewMetrics(prometheus.NewRegistry(), "dnsconfigurer_shim_"), log: log,
+			pods: node.NewLookupMetrics(prometheus.NewRegistry(), "dnsconfigurer_shim_"), log: log,
 		},
 	}
 	reloader.register(r.metrics)

@@ -71,7 +71,7 @@ const (
 	BadConfig        Outcome = "bad_config" // the shim's own configuration is invalid
 )
 
-// The outcomes of the agent (package internal/agent) in addition to those above. All except Late
+// The outcomes of the agent (package internal/node) in addition to those above. All except Late
 // leave the file of the sandbox unchanged.
 const (
 	Late        Outcome = "late"         // edited, after a container was created

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/nodestatus"
+	agent "github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
@@ -169,7 +169,7 @@ func (n *nri) checkAttack(t *testing.T, a attack, h hostilePod) {
 // refreshOften refreshes a pod many times with one of two contents: when its file has had both, its
 // size stays the same, and the file still has the kubelet's text.
 func (n *nri) refreshOften(t *testing.T, h hostilePod) {
-	client := nodestatus.Client{Socket: filepath.Join(n.dir, "status.sock")}
+	client := agent.StatusClient{Socket: filepath.Join(n.dir, "status.sock")}
 	refresh := func(times int) (size int) {
 		t.Helper()
 		ctx, cancel := within(t.Context())

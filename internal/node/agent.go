@@ -1,0 +1,244 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+)
+
+// ackTimeout limits the write of an acknowledgement: the relay waits less.
+const ackTimeout = time.Second
+
+// Agent is the agent of a node.
+type Agent struct {
+	Source  *config.Source[config.Agent]
+	Reload  <-chan os.Signal // see daemon.Reloader.Signal
+	Version string           // of this binary
+	Log     *slog.Logger
+	Writer  *daemon.LogWriter // writes Log
+
+	agent   *Applier
+	pods    *LookupMetrics
+	taints  *taintMetrics
+	facts   atomic.Pointer[v1alpha1.NodeFacts] // nil: not known yet
+	lookups atomic.Pointer[Lookups]
+	relays  relays
+
+	mu           sync.Mutex // held while settings are applied
+	applied      int        // number of configurations that were applied
+	inferredHost bool       // the resolvConf of facts was inferred
+}
+
+// Run serves with configuration c until ctx ends.
+func (s *Agent) Run(ctx context.Context, c config.Agent) error {
+	registry := daemon.NewRegistry(s.Version)
+	s.Writer.Register(registry)
+	s.agent, s.pods = NewApplier(NewMetrics(registry), s.Log), NewLookupMetrics(registry, "dnsconfigurer_agent_")
+	s.agent.RegisterDrift(registry)
+	s.taints = newTaintMetrics(registry)
+	s.relays.register(registry)
+	reloader := &daemon.Reloader[config.Agent]{Source: s.Source, Signal: s.Reload, Log: s.Log, Apply: s.apply}
+	if err := reloader.Start(c, registry); err != nil {
+		return err
+	}
+	listener, err := cri.Listen(config.SocketPath(c.Listen))
+	if err != nil {
+		return err
+	}
+	group := daemon.Group{
+		Tasks: []daemon.Task{func(ctx context.Context) error { return s.serve(ctx, listener) }, s.agent.Run},
+		Last:  []daemon.Task{reloader.Run}, // events that are handled look pods up, and report
+	}
+	if c.HTTP != "" {
+		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) { return nil, s.relays.ready() }}
+		listen := func(ctx context.Context) (net.Listener, error) { return daemon.ListenHTTP(ctx, c.HTTP) }
+		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.KeepServing(ctx, listen) })
+	}
+	if path := *c.StatusSocket; path != "" {
+		status := StatusServer{
+			Status: s.status, Pods: s.agent.Pods, Refresh: s.agent.RefreshPods, Restore: s.agent.RestorePods,
+		}
+		listen := func() (net.Listener, error) {
+			l, err := cri.Listen(path)
+			if err != nil {
+				return nil, fmt.Errorf("statusSocket: %w", err)
+			}
+			return l, nil
+		}
+		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return status.KeepServing(ctx, listen, s.Log) })
+	}
+	s.Log.Info("serving", "listen", c.Listen)
+	return group.Run(ctx)
+}
+
+// status describes the agent.
+func (s *Agent) status() v1alpha1.AgentStatus {
+	a := s.agent.Status()
+	a.Component, a.Version, a.Relays = "agent", s.Version, s.relays.connected()
+	if a.NodeFacts = s.facts.Load(); a.NodeFacts == nil {
+		a.Problems = append(a.Problems, errFactsUnknown.Error())
+	}
+	if err := s.relays.ready(); err != nil {
+		a.Problems = append(a.Problems, err.Error())
+	}
+	return a
+}
+
+// apply applies c. The background task keeps pods and the host's file up to date.
+func (s *Agent) apply(c config.Agent) (daemon.Task, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	task, err := s.applyLocked(c)
+	if err == nil {
+		s.applied++
+		s.inferredHost = c.InferNodeFacts && c.AgentConfiguration.Node.ResolvConf == nil
+	}
+	return task, err
+}
+
+// applyIfCurrent calls apply if no configuration after the one with this number was applied: the
+// task of a configuration runs until the next one is applied.
+func (s *Agent) applyIfCurrent(number int, apply func() (daemon.Task, error)) (task daemon.Task, current bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.applied != number {
+		return nil, false, nil
+	}
+	task, err = apply()
+	return task, true, err
+}
+
+// applyLocked is apply with s.mu held.
+func (s *Agent) applyLocked(c config.Agent) (daemon.Task, error) {
+	pods := NewLookupConfig(c.Kubeconfig, c.Manifests, c.Node.Name)
+	if c.InCluster {
+		pods = NewInClusterConfig(c.Manifests, c.Node.Name)
+	}
+	lookups, err := NewLookups(pods.WithTimeout(c.Lookup), "dnsconfigurer-agent/"+s.Version, s.pods, s.Log)
+	if err != nil {
+		return nil, err
+	}
+	if lookups.ClientErr != nil {
+		return nil, lookups.ClientErr
+	}
+	lookups.FollowAnnotations(FollowedAnnotations(), s.agent.PodChanged)
+	var following daemon.Task
+	if c.InferNodeFacts {
+		following, err = s.infer(c, lookups)
+	} else {
+		following, err = s.applyFacts(c, lookups, sourceConfiguration, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.lookups.Store(lookups)
+	tasks := []daemon.Task{following, lookups.Run}
+	if c.Taint != (config.Taint{}) {
+		tasks = append(tasks, s.newRemover(c, lookups).Run)
+	}
+	return func(ctx context.Context) error { return daemon.RunAll(ctx, tasks...) }, nil
+}
+
+// applyFacts applies c, whose node facts have this source. The background task keeps the host's
+// file up to date.
+func (s *Agent) applyFacts(c config.Agent, lookups *Lookups, source string, observed observeFunc) (daemon.Task, error) {
+	host, err := NewHostWatcher(c.Node.HostConfig(), s.Log)
+	if err != nil {
+		return nil, err
+	}
+	hook := &cri.Hook{Engine: c.Engine, Mode: c.Mode(), HostFiles: HostFiles(host),
+		Lookup: lookups.Lookup, Report: lookups.Reporter.Report}
+	if hook.Mode == cri.Force {
+		hook.Lookup = lookups.LookupForced
+	}
+	notify := NotifyHost(host, s.agent.HostChanged) // before the decisions with new settings
+	settings := NewSettings(hook, c.RefreshConfiguration, c.Verify, c.Node, lookups)
+	settings.Observed = observed
+	s.agent.SetSettings(settings)
+	facts := &v1alpha1.NodeFacts{Source: source, ClusterDNS: []string{}, ClusterDomain: c.Node.ClusterDomain, ResolvConf: c.Node.ResolvConf}
+	for _, a := range c.Node.ClusterDNS {
+		facts.ClusterDNS = append(facts.ClusterDNS, a.String())
+	}
+	s.facts.Store(facts)
+	s.Log.Info("configuration applied", "mode", c.Mode(), "source", source, "clusterDNS", c.Node.ClusterDNS,
+		"clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
+	LogFindings(s.Log, c.Node.Findings, c.Engine, hook.HostFiles())
+	return func(ctx context.Context) error {
+		return daemon.RunAll(ctx, RunHostWatcher(host), notify, ReportHost(host, lookups.Reporter))
+	}, nil
+}
+
+// newRemover returns what removes the startup taint when a relay is connected to the agent and to
+// the runtime.
+func (s *Agent) newRemover(c config.Agent, lookups *Lookups) *taintRemover {
+	return &taintRemover{
+		Client: lookups.Client(), Node: c.Node.Name, Taint: c.Taint,
+		Ready: s.relays.isSynchronized, Metrics: s.taints, Log: s.Log,
+	}
+}
+
+// serve serves relays and shims until ctx ends.
+func (s *Agent) serve(ctx context.Context, l net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var connections sync.WaitGroup
+	defer func() {
+		cancel()
+		connections.Wait()
+		s.agent.Wait()
+	}()
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	for {
+		conn, err := l.Accept()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		connections.Go(func() { s.serveSource(ctx, conn) })
+	}
+}
+
+// serveSource handles the events of one connection, of a relay or a shim.
+func (s *Agent) serveSource(ctx context.Context, conn net.Conn) {
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	defer conn.Close()
+	s.relays.add(conn)
+	defer s.relays.remove(conn)
+	s.Log.Info("relay or shim connected")
+	err := podfile.Read(conn, func(e podfile.Event) error {
+		s.relays.report(conn, e.Kind)
+		s.agent.Handle(ctx, e)
+		if e.Sequence == 0 {
+			return nil
+		}
+		if err := conn.SetWriteDeadline(time.Now().Add(ackTimeout)); err != nil {
+			return err
+		}
+		ack := podfile.Ack{Sequence: e.Sequence}
+		if e.Kind == podfile.Registering {
+			stopping, known := s.lookups.Load().Stopping()
+			ack.Stopping, ack.Unknown = stopping, !known
+		}
+		return podfile.Write(conn, ack)
+	})
+	if ctx.Err() == nil {
+		s.Log.Warn("relay or shim disconnected", "error", err)
+	}
+}

@@ -1,0 +1,384 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+const (
+	// maxSandboxes is the number of sandboxes that an Applier keeps. A kubelet starts 110 pods
+	// by default, and the largest nodes have about a thousand.
+	maxSandboxes = 8192
+
+	firstRetry = time.Second // between two lookups of a pod
+	lastRetry  = 30 * time.Second
+
+	// syncWait is how long lookups of pods that run wait for Settings.Synced. A list of the pods
+	// of a node takes milliseconds.
+	syncWait = 3 * time.Second
+)
+
+// Settings are the configuration of an Applier.
+type Settings struct {
+	Hook        *cri.Hook // its Lookup is called in the background
+	Directories []string  // see podfile.Open
+
+	Refresh     Scope         // the pods whose files follow changes
+	DryRun      bool          // files that would be rewritten are counted and logged only
+	RefreshRate int           // rewrites in a second; at least 1
+	Verify      time.Duration // interval at which all files are verified; 0: never
+
+	// Facts identifies the node facts. When they differ from those of the settings before, files
+	// of running pods are rewritten only after a pod has confirmed them, except in mode Force.
+	Facts string
+
+	// Synced is closed when Hook.Lookup knows the pods of the node. Those that run are not looked
+	// up before: an agent that starts would otherwise request each of them from the API server.
+	// nil: they are looked up at once.
+	Synced <-chan struct{}
+
+	// Annotations returns the annotations FollowedAnnotations of a running pod as the API server
+	// has them now, which replace those that the sandbox was created with. nil: these do not
+	// change.
+	Annotations func(uid string) (values map[string]string, ok bool)
+
+	// Observed is called with the DNS that the kubelet has computed for a pod, read from a file
+	// that no container could write. It must not block, and is called once for each sandbox:
+	// the file of an old pod does not show the facts of now. nil: it is not called.
+	Observed func(pod policy.Pod, dns resolvconf.Config)
+
+	// Report is called for each file that was rewritten, and for each that differs when the
+	// difference is found. It must not block.
+	Report func(events.Refresh)
+}
+
+// NewSettings returns the settings of a configuration. The Hook's Lookup is that of lookups.
+func NewSettings(hook *cri.Hook, c v1alpha1.RefreshConfiguration, verify time.Duration, n config.Node,
+	lookups *Lookups) *Settings {
+	return &Settings{
+		Hook: hook, Directories: c.SandboxDirectories, Refresh: Scope(c.Refresh), DryRun: c.RefreshDryRun,
+		RefreshRate: c.RefreshRate, Verify: verify, Report: lookups.Reporter.ReportRefresh,
+		Annotations: lookups.Annotations, Synced: lookups.Synced(),
+		Facts: fmt.Sprint(n.ClusterDNS, n.ClusterDomain, n.ResolvConf, n.IPs),
+	}
+}
+
+// Applier writes the resolv.conf of sandboxes. Call SetSettings before Handle.
+type Applier struct {
+	Metrics *Metrics
+	Log     *slog.Logger
+
+	settings atomic.Pointer[Settings]
+	tasks    sync.WaitGroup
+	queue    *queue // of files to refresh
+	facts    confirmation
+
+	deleted atomic.Bool // a directory of sandboxes was removed, which is logged
+
+	mu          sync.Mutex
+	sandboxes   map[string]*sandbox // by ID
+	unannounced map[string]bool     // IDs of sandboxes from before a Reset
+	recalled    map[string]memory   // of sandboxes that may be announced again, by ID
+}
+
+// sandbox is the state of a sandbox.
+type sandbox struct {
+	podfile.Sandbox
+	cancel context.CancelFunc        // of the lookup
+	large  atomic.Bool               // the pod is decided in a turn; without mu, which is held meanwhile
+	drift  atomicValue[events.Drift] // why the file differs; without mu, which a file system can hold for long
+
+	mu sync.Mutex
+	memory
+	current map[string]string // the annotations of now; nil: those of Sandbox
+	path    string            // "": no container yet
+	pod     policy.Pod
+	err     error // of the last lookup, or errPending
+
+	known     resolvconf.Config // of the file when it was verified or written
+	want      resolvconf.Config // the last decision
+	refreshed time.Time         // the last rewrite; zero: none
+}
+
+// memory is what the file of a sandbox does not show. It outlasts a lost connection of the relay, and not
+// the process: another one finds out with [podfile.File.IsAsCreated].
+type memory struct {
+	state      State
+	before     State             // in state Restored: that of before
+	original   [sha256.Size]byte // of the file before the first container; zero: not known
+	recognized recognition
+	request    *podfile.Request // of a shim; nil: there is none
+	reported   cri.Outcome
+	observed   bool // Settings.Observed was called, or must not be
+}
+
+// recognition is the last text of the runtime that was known to be right for the pod. The zero value is none.
+type recognition struct {
+	sum [sha256.Size]byte
+	as  recognized
+}
+
+// recognized is what a text of the runtime is.
+type recognized uint8
+
+const (
+	asKubelet recognized = iota // the kubelet's text
+	asDue                       // the same, and the decision is still to be written
+	asEdited                    // a decision: a shim has edited the request
+)
+
+// atomicValue is a T for several goroutines. It is the zero value at first.
+type atomicValue[T any] struct{ v atomic.Pointer[T] }
+
+func (a *atomicValue[T]) Load() (value T) {
+	if v := a.v.Load(); v != nil {
+		return *v
+	}
+	return value
+}
+
+func (a *atomicValue[T]) Store(v T) { a.v.Store(&v) }
+
+// NewApplier returns an Applier without sandboxes.
+func NewApplier(metrics *Metrics, log *slog.Logger) *Applier {
+	return &Applier{Metrics: metrics, Log: log, queue: newQueue()}
+}
+
+// SetSettings applies settings to every decision from now on. Pods that were decided before are
+// decided again, at the rate of refreshes.
+func (a *Applier) SetSettings(s *Settings) {
+	a.facts.reset(s.Facts)
+	if a.settings.Swap(s) != nil {
+		a.refreshAll(causeSettings)
+	}
+}
+
+// HostChanged decides pods again, after a change of the host's resolv.conf.
+func (a *Applier) HostChanged() { a.refreshAll(causeHost) }
+
+// Handle processes an event. It returns when the file is written if the pod is known already.
+// Lookups and late writes run until ctx ends. A panic is contained.
+func (a *Applier) Handle(ctx context.Context, e podfile.Event) {
+	defer a.recoverPanic(e.Sandbox)
+	began := time.Now()
+	switch e.Kind {
+	case podfile.Reset:
+		a.reset()
+	case podfile.Synchronized:
+		a.removeUnannounced()
+	case podfile.Started:
+		a.add(ctx, e.Sandbox, nil)
+	case podfile.Creating:
+		if s := a.add(ctx, e.Sandbox, nil); s != nil {
+			a.create(s, &e)
+			a.Metrics.observeCreate(time.Since(began))
+		}
+	case podfile.Running:
+		if a.isGone(e.Sandbox.ID, e.Path) { // since the relay has listed the sandboxes of the runtime
+			a.remove(e.Sandbox.ID)
+		} else if s := a.add(ctx, e.Sandbox, a.settings.Load().Synced); s != nil {
+			a.setRequest(s, e.Request)
+			a.runTask(s, func() { a.writeLate(s, e.Path) })
+		}
+	case podfile.Removed:
+		a.remove(e.Sandbox.ID)
+	}
+}
+
+// Wait returns when all lookups and late writes have returned, after the end of their context.
+func (a *Applier) Wait() { a.tasks.Wait() }
+
+// reset keeps the sandboxes whose files follow changes until Synchronized: those that are announced
+// again have not changed. The pods of the others are looked up again, and their memory is kept.
+func (a *Applier) reset() {
+	list := a.list()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unannounced = map[string]bool{}
+	for _, s := range list {
+		m, ok := s.unsettled()
+		if !ok {
+			a.unannounced[s.ID] = true
+			continue
+		}
+		a.removeLocked(s.ID)
+		if a.recalled == nil {
+			a.recalled = map[string]memory{}
+		}
+		if len(a.recalled) < maxSandboxes {
+			a.recalled[s.ID] = m
+		}
+	}
+}
+
+// unsettled returns the memory of s if the decision about it was not made, or its file does not follow
+// changes. While s is being decided or written, ok is false: this ends with s as it is, and the events
+// of other pods do not wait for a file system.
+func (s *sandbox) unsettled() (m memory, ok bool) {
+	if !s.mu.TryLock() {
+		return m, false
+	}
+	defer s.mu.Unlock()
+	if m = s.memory; m.state != Restored {
+		m.state = New
+	}
+	return m, !s.state.follows()
+}
+
+// removeUnannounced removes the sandboxes that were not announced since the last Reset, and the
+// memory of others: the runtime has announced all.
+func (a *Applier) removeUnannounced() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.removeUnannouncedLocked()
+	a.recalled = nil
+}
+
+// removeUnannouncedLocked removes the sandboxes that were not announced since the last Reset. a.mu must
+// be held.
+func (a *Applier) removeUnannouncedLocked() {
+	for id := range a.unannounced {
+		a.removeLocked(id)
+	}
+	a.unannounced = nil
+}
+
+func (a *Applier) remove(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.removeLocked(id)
+}
+
+// removeLocked is remove with a.mu held.
+func (a *Applier) removeLocked(id string) {
+	if s := a.sandboxes[id]; s != nil {
+		s.cancel()
+		delete(a.sandboxes, id)
+	}
+	delete(a.unannounced, id)
+	delete(a.recalled, id)
+	a.Metrics.setSandboxes(len(a.sandboxes))
+}
+
+// add returns the sandbox, and starts the lookup of its pod if the sandbox is new: when synced is
+// closed, or after syncWait. It returns nil if there are too many.
+func (a *Applier) add(ctx context.Context, e podfile.Sandbox, synced <-chan struct{}) *sandbox {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.unannounced, e.ID)
+	if s := a.sandboxes[e.ID]; s != nil {
+		if s.UID == e.UID {
+			return s
+		}
+		a.removeLocked(e.ID) // the ID is that of another pod now
+	}
+	if len(a.sandboxes) >= maxSandboxes {
+		a.removeUnannouncedLocked() // an old relay sends no Synchronized
+	}
+	if len(a.sandboxes) >= maxSandboxes {
+		a.Log.Error("sandbox ignored: too many sandboxes", "limit", maxSandboxes)
+		return nil
+	}
+	if a.sandboxes == nil {
+		a.sandboxes = map[string]*sandbox{}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s := &sandbox{Sandbox: e, cancel: cancel, memory: a.recalled[e.ID], err: errPending}
+	delete(a.recalled, e.ID)
+	a.sandboxes[e.ID] = s
+	a.Metrics.setSandboxes(len(a.sandboxes))
+	a.runTask(s, func() {
+		if synced != nil {
+			select {
+			case <-synced:
+			case <-time.After(syncWait):
+			case <-ctx.Done():
+			}
+		}
+		a.lookUp(ctx, s)
+	})
+	return s
+}
+
+// runTask calls task in a goroutine.
+func (a *Applier) runTask(s *sandbox, task func()) {
+	a.tasks.Go(func() {
+		defer a.recoverPanic(s.Sandbox)
+		task()
+	})
+}
+
+func (a *Applier) recoverPanic(s podfile.Sandbox) {
+	if p := recover(); p != nil {
+		a.report(cri.Report{Sandbox: newSandbox(s, s.Annotations), Outcome: cri.Panicked, Detail: fmt.Sprint(p)})
+	}
+}
+
+// lookUp looks up the pod of s until it is found, does not exist, or ctx ends.
+func (a *Applier) lookUp(ctx context.Context, s *sandbox) {
+	for pause := firstRetry; ctx.Err() == nil; pause = min(2*pause, lastRetry) {
+		pod, err := a.settings.Load().Hook.Lookup(ctx, newSandbox(s.Sandbox, s.Annotations))
+		if ctx.Err() != nil {
+			return // the sandbox was removed
+		}
+		s.large.Store(cri.TakesTurns(pod))
+		s.mu.Lock()
+		s.pod, s.err = pod, err
+		if ips := s.describe().IPs; len(ips) > 0 {
+			s.pod.IPs = ips // newer than the status of the pod
+		}
+		if err == nil {
+			s.updateAnnotations(a.settings.Load())
+		}
+		path := s.path
+		s.mu.Unlock()
+		if path != "" {
+			a.writeLate(s, path)
+		}
+		if err == nil || errors.Is(err, cri.ErrUnknownPod) {
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// describe returns the sandbox with the annotations of now. s.mu must be held.
+func (s *sandbox) describe() cri.Sandbox {
+	if s.current != nil {
+		return newSandbox(s.Sandbox, s.current)
+	}
+	return newSandbox(s.Sandbox, s.Annotations)
+}
+
+func newSandbox(s podfile.Sandbox, annotations map[string]string) cri.Sandbox {
+	c := cri.Sandbox{
+		Namespace: s.Namespace, Name: s.Name, UID: s.UID, HostNetwork: s.HostNetwork, Annotations: annotations,
+	}
+	for _, ip := range s.IPs {
+		if a, err := netip.ParseAddr(ip); err == nil {
+			c.IPs = append(c.IPs, a)
+		}
+	}
+	return c
+}

@@ -1,0 +1,477 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+const (
+	kubeletText = "search shop.svc.cluster.local svc.cluster.local cluster.local\nnameserver 10.96.0.10\noptions ndots:5\n"
+	ownText     = "nameserver 203.0.113.66\n"
+)
+
+// applierTest is an agent whose pod "web" has the policy autopath.
+type applierTest struct {
+	*testing.T
+	*Applier
+	ctx       context.Context
+	directory string
+	settings  Settings
+	reports   chan cri.Report
+	refreshes chan events.Refresh
+	sandbox   podfile.Sandbox
+}
+
+func newApplierTest(t *testing.T) *applierTest {
+	engine, err := policy.New(policy.Node{
+		ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, ClusterDomain: "cluster.local",
+		Autopath: policy.Autopath{NodeCache: netip.MustParseAddr("169.254.20.10")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &applierTest{
+		T: t, Applier: NewApplier(NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)),
+		directory: t.TempDir(), reports: make(chan cri.Report, 100), refreshes: make(chan events.Refresh, 1000),
+		sandbox: podfile.Sandbox{ID: "5e1f", Namespace: "shop", Name: "web", UID: "u"},
+	}
+	a.settings = Settings{Directories: []string{a.directory}, RefreshRate: 200,
+		Report: func(r events.Refresh) { a.refreshes <- r }, Hook: &cri.Hook{
+			Engine: engine, Mode: cri.Generate, HostFiles: func() cri.HostFiles { return cri.HostFiles{} },
+			Lookup: func(context.Context, cri.Sandbox) (policy.Pod, error) {
+				return policy.Pod{Namespace: "shop", Name: "web", UID: "u", Policy: policy.ClusterFirst,
+					Override: policy.ClusterFirstWithAutopath}, nil
+			},
+			Report: func(r cri.Report) { a.reports <- r },
+		}}
+	var cancel context.CancelFunc
+	a.ctx, cancel = context.WithCancel(context.Background())
+	t.Cleanup(func() {
+		cancel()
+		a.Wait()
+	})
+	return a
+}
+
+func (a *applierTest) path() string { return filepath.Join(a.directory, a.sandbox.ID, "resolv.conf") }
+
+// write writes the text of the sandbox's file as a runtime or a pod does.
+func (a *applierTest) write(text string) {
+	a.Helper()
+	_, err := os.Lstat(a.path())
+	created := errors.Is(err, fs.ErrNotExist)
+	for range 100 {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(a.path()), 0o755), os.WriteFile(a.path(), []byte(text), 0o644)); err != nil {
+			a.Fatal(err)
+		}
+		if !created || a.isAsCreated() {
+			return
+		}
+		if err := os.Remove(a.path()); err != nil {
+			a.Fatal(err)
+		}
+	}
+	a.Fatal("a pause before each of 100 texts")
+}
+
+// writeAsPod writes the file as a runtime creates it, and again as a pod does, after 66 ms at the earliest.
+func (a *applierTest) writeAsPod(text string) {
+	a.Helper()
+	a.write(kubeletText)
+	time.Sleep(30 * time.Millisecond)
+	a.write(text)
+}
+
+// isAsCreated reports whether the file is one that a runtime creates, without a pause before its text.
+func (a *applierTest) isAsCreated() bool {
+	a.Helper()
+	f, err := podfile.Open([]string{a.directory}, a.sandbox.ID, a.path())
+	if err != nil {
+		return true // not the file of a runtime
+	}
+	defer f.Close()
+	return f.IsAsCreated()
+}
+
+// start handles the start of the sandbox, and returns when its pod was looked up.
+func (a *applierTest) start() {
+	a.SetSettings(&a.settings)
+	a.Handle(a.ctx, podfile.Event{Kind: podfile.Started, Sandbox: a.sandbox})
+	a.Wait()
+}
+
+func (a *applierTest) create(first bool) {
+	a.Handle(a.ctx, podfile.Event{Kind: podfile.Creating, Sandbox: a.sandbox, Path: a.path(), First: first})
+}
+
+func (a *applierTest) running() {
+	a.SetSettings(&a.settings)
+	a.Handle(a.ctx, podfile.Event{Kind: podfile.Running, Sandbox: a.sandbox, Path: a.path()})
+}
+
+// want checks the next report, and that the file is written only with the outcomes Edited and
+// Late.
+func (a *applierTest) want(outcome cri.Outcome) cri.Report {
+	a.Helper()
+	r := <-a.reports
+	if r.Outcome != outcome || r.Sandbox.Name != "web" {
+		a.Errorf("report %+v, want %s", r, outcome)
+	}
+	text, err := os.ReadFile(a.path())
+	if err != nil {
+		a.Fatal(err)
+	}
+	written := outcome == cri.Edited || outcome == cri.Late
+	if got := resolvconf.Parse(string(text)).Config(); written != (podfile.OriginOf(text) == podfile.Written) ||
+		written && !got.Equal(r.DNS) {
+		a.Errorf("%s, and the file has\n%s", outcome, text)
+	}
+	return r
+}
+
+func TestApplier_Outcomes(t *testing.T) {
+	otherFacts := func(a *applierTest) {
+		engine, err := policy.New(policy.Node{ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.99")}, ClusterDomain: "cluster.local"})
+		if err != nil {
+			a.Fatal(err)
+		}
+		a.settings.Hook.Engine = engine
+	}
+	for name, c := range map[string]struct {
+		text   string
+		change func(*applierTest)
+		want   cri.Outcome
+	}{
+		"edited":         {kubeletText, nil, cri.Edited},
+		"pod's own file": {ownText, nil, cri.FactsMismatch},
+		"other facts":    {kubeletText, otherFacts, cri.FactsMismatch},
+		"force":          {ownText, func(a *applierTest) { a.settings.Hook.Mode = cri.Force }, cri.Edited},
+		"observe":        {kubeletText, func(a *applierTest) { a.settings.Hook.Mode = cri.Observe }, cri.Observed},
+		"skip": {kubeletText,
+			func(a *applierTest) { a.sandbox.Annotations = map[string]string{cri.SkipAnnotation: "true"} }, cri.Skipped},
+		"unknown pod": {kubeletText,
+			func(a *applierTest) { a.settings.Hook.Lookup = failedLookup(cri.ErrUnknownPod) }, cri.UnknownPod},
+		"too large":             {kubeletText + strings.Repeat("#\n", podfile.MaxSize), nil, cri.ForeignFile},
+		"other directory":       {kubeletText, func(a *applierTest) { a.settings.Directories = []string{"/nonexistent"} }, cri.ForeignFile},
+		"engine that panics":    {kubeletText, func(a *applierTest) { a.settings.Hook.HostFiles = nil }, cri.Panicked},
+		"changed after a write": {"nameserver 192.0.2.1\n# dnsconfigurer: sha256 0\n", nil, cri.PodChanged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newApplierTest(t)
+			a.write(c.text)
+			if c.change != nil {
+				c.change(a)
+			}
+			a.start()
+			a.create(true)
+			if r := a.want(c.want); strings.Contains(r.Detail, notSeenAtStart) {
+				t.Errorf("the agent has seen the start: %q", r.Detail)
+			}
+		})
+	}
+}
+
+func fixedLookup(pod policy.Pod) func(context.Context, cri.Sandbox) (policy.Pod, error) {
+	return func(context.Context, cri.Sandbox) (policy.Pod, error) { return pod, nil }
+}
+
+func failedLookup(err error) func(context.Context, cri.Sandbox) (policy.Pod, error) {
+	return func(context.Context, cri.Sandbox) (policy.Pod, error) { return policy.Pod{}, err }
+}
+
+// TestApplier_OneReport: later containers of the pod change and report nothing.
+func TestApplier_OneReport(t *testing.T) {
+	a := newApplierTest(t)
+	a.write(kubeletText)
+	a.start()
+	a.create(true)
+	a.want(cri.Edited)
+	a.create(false)
+	a.running()
+	a.Wait()
+	if n := len(a.reports); n != 0 {
+		t.Errorf("%d more reports", n)
+	}
+	other := newApplierTest(t) // the agent restarts
+	other.directory, other.settings.Directories = a.directory, a.settings.Directories
+	other.running()
+	if r := <-other.reports; r.Outcome != cri.Unchanged {
+		t.Errorf("after a restart: %+v", r)
+	}
+}
+
+// TestApplier_Late finds the pod after its container was created.
+func TestApplier_Late(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode   cri.Mode
+		before string // the file when the container is created
+		after  string // when the pod is found; "": the same
+		want   cri.Outcome
+	}{
+		"generate":         {cri.Generate, kubeletText, "", cri.Late},
+		"generate changed": {cri.Generate, kubeletText, ownText, cri.Unverified},
+		"force":            {cri.Force, "nameserver 192.0.2.1\n", "", cri.Late},
+		"force changed":    {cri.Force, "nameserver 192.0.2.1\n", ownText, cri.Unverified},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newApplierTest(t)
+			a.settings.Hook.Mode = c.mode
+			found := make(chan struct{})
+			lookup := a.settings.Hook.Lookup
+			a.settings.Hook.Lookup = func(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
+				<-found
+				return lookup(ctx, s)
+			}
+			a.write(c.before)
+			a.SetSettings(&a.settings)
+			a.Handle(a.ctx, podfile.Event{Kind: podfile.Started, Sandbox: a.sandbox})
+			a.create(true)
+			if len(a.reports) > 0 {
+				t.Errorf("reported before the pod is found: %+v", <-a.reports)
+			}
+			if c.after != "" {
+				a.write(c.after)
+			}
+			close(found)
+			a.want(c.want)
+		})
+	}
+}
+
+// TestApplier_Running gets a sandbox whose containers were created without the agent.
+func TestApplier_Running(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode cri.Mode
+		text string
+		want cri.Outcome
+	}{
+		"generate":         {cri.Generate, kubeletText, cri.Late},
+		"generate changed": {cri.Generate, ownText, cri.Unverified},
+		"force":            {cri.Force, kubeletText, cri.Late},
+		"force changed":    {cri.Force, ownText, cri.Unverified},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newApplierTest(t)
+			a.settings.Hook.Mode = c.mode
+			if c.want == cri.Unverified {
+				a.writeAsPod(c.text)
+			} else {
+				a.write(c.text)
+			}
+			a.running()
+			r := a.want(c.want)
+			if strings.HasSuffix(r.Detail, notSeenAtStart) != (c.want == cri.Unverified) {
+				t.Errorf("detail %q", r.Detail)
+			}
+		})
+	}
+}
+
+// TestApplier_Deadline: a file that the agent reads after the runtime has stopped waiting may have
+// been written by the pod. Its text neither is replaced in mode Force nor shows node facts, also if
+// the node's clock was set back meanwhile.
+func TestApplier_Deadline(t *testing.T) {
+	for name, c := range map[string]struct {
+		wait    time.Duration
+		setBack time.Duration
+		want    cri.Outcome
+	}{
+		"before":                 {wait: time.Hour, want: cri.Edited},
+		"after":                  {wait: -time.Hour, want: cri.Unverified},
+		"after, on a set clock":  {wait: -time.Second, setBack: time.Hour, want: cri.Unverified},
+		"before, on a set clock": {wait: time.Hour, setBack: -2 * time.Hour, want: cri.Edited},
+	} {
+		a := newApplierTest(t)
+		a.settings.Hook.Mode = cri.Force
+		observed := 0
+		a.settings.Observed = func(policy.Pod, resolvconf.Config) { observed++ }
+		a.writeAsPod(ownText)
+		a.start()
+		e := podfile.Event{Kind: podfile.Creating, Sandbox: a.sandbox, Path: a.path(), First: true}
+		e.ExpireAfter(c.wait)
+		e.Deadline = e.Deadline.Add(c.setBack)
+		a.Handle(a.ctx, e)
+		if r := a.want(c.want); (observed == 1) != (r.Outcome == cri.Edited) {
+			t.Errorf("%s: observed %d times", name, observed)
+		}
+	}
+}
+
+// TestApplier_ObservedOnce: a pod that is decided again, such as after a change of its annotations,
+// does not show again the node facts of the time of its start.
+func TestApplier_ObservedOnce(t *testing.T) {
+	a := newApplierTest(t)
+	a.settings.Hook.Mode = cri.Observe
+	observed := 0
+	a.settings.Observed = func(policy.Pod, resolvconf.Config) { observed++ }
+	a.write(kubeletText)
+	a.start()
+	a.create(true)
+	a.want(cri.Observed)
+	for _, s := range a.list() {
+		for _, c := range []cause{causePod, causeSettings} {
+			a.refresh(s, c)
+		}
+	}
+	if observed != 1 {
+		t.Errorf("observed %d times", observed)
+	}
+}
+
+// TestApplier_Retry: a lookup that fails is reported once and repeated.
+func TestApplier_Retry(t *testing.T) {
+	a := newApplierTest(t)
+	lookup := a.settings.Hook.Lookup
+	var once sync.Once
+	a.settings.Hook.Lookup = func(ctx context.Context, s cri.Sandbox) (pod policy.Pod, err error) {
+		err = errors.New("the API server is down")
+		failed := false
+		once.Do(func() { failed = true })
+		if failed {
+			return pod, err
+		}
+		return lookup(ctx, s)
+	}
+	a.write(kubeletText)
+	a.running()
+	a.want(cri.LookupFailed)
+	a.want(cri.Late)
+}
+
+// TestApplier_RetryForced: the file that the agent saw before the first container is replaced when
+// the pod is found.
+func TestApplier_RetryForced(t *testing.T) {
+	a := newApplierTest(t)
+	a.settings.Hook.Mode = cri.Force
+	lookup := a.settings.Hook.Lookup
+	created := make(chan struct{})
+	a.settings.Hook.Lookup = func(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
+		select {
+		case <-created:
+			return lookup(ctx, s)
+		default:
+			return policy.Pod{}, errors.New("the API server is down")
+		}
+	}
+	a.write(ownText)
+	a.SetSettings(&a.settings)
+	a.create(true)
+	close(created)
+	for r := range a.reports {
+		if r.Outcome == cri.Late || r.Outcome == cri.Edited {
+			break
+		}
+		if r.Outcome != cri.LookupFailed {
+			t.Errorf("report %+v", r)
+		}
+	}
+}
+
+// TestApplier_Synced: an agent that starts looks the pods that run up when it has the list of all of
+// them, or when that does not come. A pod that starts does not wait.
+func TestApplier_Synced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newApplierTest(t)
+		var mu sync.Mutex
+		var lookups []string
+		a.settings.Hook.Lookup = func(_ context.Context, s cri.Sandbox) (policy.Pod, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			lookups = append(lookups, s.Name)
+			return policy.Pod{}, cri.ErrUnknownPod
+		}
+		synced := make(chan struct{})
+		a.settings.Synced = synced
+		a.SetSettings(&a.settings)
+		handle := func(kind podfile.Kind, name string) {
+			a.Handle(a.ctx, podfile.Event{Kind: kind, Path: a.path(), Sandbox: podfile.Sandbox{ID: name, Name: name, UID: name}})
+			synctest.Wait()
+		}
+		expect := func(want ...string) {
+			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Equal(lookups, want) {
+				t.Errorf("looked up %v, want %v", lookups, want)
+			}
+		}
+		handle(podfile.Running, "first")
+		expect()
+		handle(podfile.Started, "starts")
+		expect("starts")
+		time.Sleep(syncWait)
+		synctest.Wait()
+		expect("starts", "first")
+		handle(podfile.Running, "second")
+		close(synced)
+		synctest.Wait()
+		expect("starts", "first", "second")
+		handle(podfile.Running, "third")
+		expect("starts", "first", "second", "third")
+	})
+}
+
+// TestApplier_Limit: a sandbox beyond the limit is ignored, and the others are not affected.
+func TestApplier_Limit(t *testing.T) {
+	a := newApplierTest(t)
+	a.SetSettings(&a.settings)
+	for i := range maxSandboxes + 1 {
+		s := a.sandbox
+		s.ID = fmt.Sprint(i)
+		a.Handle(a.ctx, podfile.Event{Kind: podfile.Started, Sandbox: s})
+	}
+	if n := len(a.list()); n != maxSandboxes {
+		t.Errorf("%d sandboxes, want %d", n, maxSandboxes)
+	}
+	a.write(kubeletText)
+	a.create(true) // the sandbox is one more
+	if text, err := os.ReadFile(a.path()); err != nil || string(text) != kubeletText {
+		t.Errorf("%v, the file of an ignored sandbox:\n%s", err, text)
+	}
+	a.Handle(a.ctx, podfile.Event{Kind: podfile.Removed, Sandbox: podfile.Sandbox{ID: "0"}})
+	a.running()
+	a.want(cri.Late)
+}
+
+// TestApplier_Removed ends the lookup of a sandbox that was removed, and those of all at a reset.
+func TestApplier_Removed(t *testing.T) {
+	for _, e := range []podfile.Event{{Kind: podfile.Removed, Sandbox: podfile.Sandbox{ID: "5e1f"}},
+		{Kind: podfile.Reset}} {
+		a := newApplierTest(t)
+		a.settings.Hook.Lookup = func(ctx context.Context, _ cri.Sandbox) (policy.Pod, error) {
+			<-ctx.Done()
+			return policy.Pod{}, ctx.Err()
+		}
+		a.SetSettings(&a.settings)
+		a.Handle(a.ctx, podfile.Event{Kind: podfile.Started, Sandbox: a.sandbox})
+		a.Handle(a.ctx, e)
+		a.Wait()
+		if len(a.sandboxes) != 0 {
+			t.Errorf("%s: %d sandboxes", e.Kind, len(a.sandboxes))
+		}
+	}
+}

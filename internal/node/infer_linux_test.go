@@ -1,0 +1,152 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
+)
+
+const inferringConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
+kind: AgentConfiguration
+listen: unix://DIR/agent.sock
+statusSocket: DIR/status.sock
+manifests: DIR/manifests
+sandboxDirectories: [DIR/sandboxes]
+inferNodeFacts: true
+node: {resolvConf: DIR/resolv.conf, nodeName: node1}
+`
+
+// clusterLines is what a kubelet computes for a pod with policy ClusterFirst.
+const clusterLines = "search shop.svc.cluster.local svc.cluster.local cluster.local corp.example\nnameserver 10.96.0.10\noptions ndots:5\n"
+
+const autopathPod = `apiVersion: v1
+kind: Pod
+metadata: {name: "%d", namespace: shop, annotations: {dnsconfigurer.dev/policy: ClusterFirstWithAutopath}}
+spec: {containers: [{name: c, image: i}]}
+`
+
+// TestServer_InferNodeFacts: the agent writes no file before two new pods have shown the node facts,
+// and then those of all pods. Files that a container may have written show nothing.
+func TestServer_InferNodeFacts(t *testing.T) {
+	dir := shortDir(t)
+	files := map[string]string{"agent.yaml": strings.ReplaceAll(inferringConfiguration, "DIR", dir), "resolv.conf": hostLines}
+	for i := range 4 {
+		files[fmt.Sprintf("manifests/%d.yaml", i)] = fmt.Sprintf(autopathPod, i)
+		files[fmt.Sprintf("sandboxes/%d/resolv.conf", i)] = clusterLines
+	}
+	writeFiles(t, dir, files)
+	startServer(t, filepath.Join(dir, "agent.yaml"))
+	relay := dial(t, filepath.Join(dir, "agent.sock"))
+	defer relay.Close()
+	client := StatusClient{Socket: filepath.Join(dir, "status.sock")}
+	// await announces pods, those from created on as new, until all have one of the outcomes.
+	awaitOutcome := func(pods, created int, outcomes string) {
+		t.Helper()
+		var announced time.Time
+		await(t, func() bool {
+			list, err := client.Pods(t.Context(), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			decided := 0
+			for _, p := range list.Pods {
+				if p.Outcome != "" && strings.Contains(outcomes, p.Outcome) {
+					decided++
+				}
+			}
+			if decided < pods && time.Since(announced) > time.Second { // the agent has not read all manifests in time
+				announced = time.Now()
+				send(t, relay, dir, pods, created)
+			}
+			return decided == pods
+		})
+	}
+	awaitOutcome(3, 2, "bad_config") // one new pod
+	status, err := client.Status(t.Context())
+	if err != nil || status.NodeFacts != nil || len(status.Problems) != 1 || status.Problems[0] != errFactsUnknown.Error() {
+		t.Errorf("%+v, %v", status, err)
+	}
+	awaitOutcome(4, 2, "edited late")
+	if status, err = client.Status(t.Context()); err != nil || len(status.Problems) != 0 {
+		t.Errorf("%+v, %v", status, err)
+	}
+	if diff := cmp.Diff(&v1alpha1.NodeFacts{Source: "pods", ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local",
+		ResolvConf: dir + "/resolv.conf"}, status.NodeFacts); diff != "" {
+		t.Errorf("node facts (-want +got):\n%s", diff)
+	}
+}
+
+// send announces pods, those from created on as new.
+func send(t *testing.T, relay net.Conn, dir string, pods, created int) {
+	t.Helper()
+	events := []podfile.Event{{Kind: podfile.Reset}}
+	for i := range pods {
+		e := sandboxEvent(dir, i)
+		e.Sandbox.Annotations["dnsconfigurer.dev/policy"] = "ClusterFirstWithAutopath"
+		if i >= created {
+			e.Kind, e.First = podfile.Creating, true
+		}
+		events = append(events, e)
+	}
+	for _, e := range events {
+		if err := podfile.Write(relay, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestServer_InferReplaced: the task of a configuration does not apply inferred facts after the next
+// configuration was applied, and a path that the previous configuration set is not an inferred one.
+func TestServer_InferReplaced(t *testing.T) {
+	dir := shortDir(t)
+	writeFiles(t, dir, map[string]string{"resolv.conf": hostLines, "agent.yaml": strings.ReplaceAll(inferringConfiguration, "DIR", dir)})
+	file := filepath.Join(dir, "agent.yaml")
+	c, err := config.AgentKind().FromFile(file).Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Agent{Version: "test", Log: slog.New(slog.DiscardHandler)}
+	registry := prometheus.NewRegistry()
+	s.agent, s.pods = NewApplier(NewMetrics(registry), s.Log), NewLookupMetrics(registry, "dnsconfigurer_agent_")
+	s.facts.Store(&v1alpha1.NodeFacts{Source: sourcePods, ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local",
+		ResolvConf: dir + "/resolv.conf"})
+	if _, err := s.apply(c); err != nil {
+		t.Fatal(err)
+	}
+	if s.facts.Load() == nil {
+		t.Error("the facts are not kept")
+	}
+	calls := 0
+	apply := func() (daemon.Task, error) {
+		calls++
+		return daemon.NoTask, nil
+	}
+	if _, current, err := s.applyIfCurrent(1, apply); !current || err != nil {
+		t.Errorf("current: %t, %v", current, err)
+	}
+	c.AgentConfiguration.Node.ResolvConf = nil
+	if _, err := s.apply(c); err != nil {
+		t.Fatal(err)
+	}
+	if f := s.facts.Load(); f != nil {
+		t.Errorf("a path that was not inferred is kept: %+v", f)
+	}
+	if _, current, err := s.applyIfCurrent(1, apply); current || err != nil || calls != 1 {
+		t.Errorf("replaced: %t, %v, %d calls", current, err, calls)
+	}
+}

@@ -1,0 +1,83 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+)
+
+// Metrics counts the work of an [Applier]. The label values are a closed set.
+type Metrics struct {
+	outcomes  *prometheus.CounterVec
+	create    prometheus.Histogram
+	sandboxes prometheus.Gauge
+	refreshes *prometheus.CounterVec
+	refreshed prometheus.Gauge
+}
+
+// NewMetrics returns metrics registered with r. It panics if r has them already.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dnsconfigurer_agent_decisions_total",
+			Help: "Decisions for sandboxes, by outcome.",
+		}, []string{"outcome"}),
+		create: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "dnsconfigurer_agent_create_seconds",
+			Help:    "Time that the agent adds to the creation of a container.",
+			Buckets: prometheus.ExponentialBuckets(0.00005, 4, 9), // 50 us to 3.3 s
+		}),
+		sandboxes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "dnsconfigurer_agent_sandboxes",
+			Help: "Sandboxes that relay and shim have announced.",
+		}),
+		refreshes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dnsconfigurer_agent_refreshes_total",
+			Help: "Files of running pods that were compared with a new decision, by result.",
+		}, []string{"result"}),
+		refreshed: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "dnsconfigurer_agent_last_refresh_timestamp_seconds",
+			Help: "Time of the last rewrite of a file of a running pod, 0 if there was none.",
+		}),
+	}
+	outcomes := append(cri.Outcomes(), cri.Late, cri.ForeignFile, cri.PodChanged, cri.Unverified, cri.WriteFailed, cri.Restored)
+	for _, o := range outcomes { // an alert needs the series before the first event
+		m.outcomes.WithLabelValues(string(o))
+	}
+	for _, result := range events.RefreshResults() {
+		m.refreshes.WithLabelValues(string(result))
+	}
+	r.MustRegister(m.outcomes, m.create, m.sandboxes, m.refreshes, m.refreshed)
+	return m
+}
+
+// RegisterDrift registers a gauge for each kind of drift.
+func (a *Applier) RegisterDrift(r prometheus.Registerer) {
+	for _, d := range events.Drifts() {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name:        "dnsconfigurer_agent_drifted_files",
+			Help:        "Files of running pods that differ from their decision, by kind.",
+			ConstLabels: prometheus.Labels{"drift": string(d)},
+		}, func() float64 { return float64(a.countDrift(d)) }))
+	}
+}
+
+func (m *Metrics) count(o cri.Outcome) {
+	m.outcomes.WithLabelValues(string(o)).Inc()
+}
+
+func (m *Metrics) observeCreate(took time.Duration) { m.create.Observe(took.Seconds()) }
+func (m *Metrics) setSandboxes(n int)               { m.sandboxes.Set(float64(n)) }
+
+func (m *Metrics) countRefresh(r events.RefreshResult) {
+	m.refreshes.WithLabelValues(string(r)).Inc()
+	if r == events.Refreshed {
+		m.refreshed.SetToCurrentTime()
+	}
+}

@@ -1,0 +1,205 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+)
+
+// serve serves s until the test ends, and returns a client.
+func serve(t *testing.T, s *StatusServer) StatusClient {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "status") // the path of a socket is limited
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "socket")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-ended, os.RemoveAll(dir)); err != nil {
+			t.Error(err)
+		}
+	})
+	return StatusClient{Socket: socket}
+}
+
+func TestClient(t *testing.T) {
+	var got []string
+	command := func(name string) commandFunc {
+		return func(_ context.Context, namespace, pod string) ([]v1alpha1.NodeResult, error) {
+			got = append(got, name+" "+namespace+"/"+pod)
+			switch pod {
+			case "unknown":
+				return nil, fmt.Errorf("%w: %s/%s", ErrUnknownPod, namespace, pod)
+			case "broken":
+				return nil, errors.New("broken")
+			}
+			return []v1alpha1.NodeResult{{Namespace: namespace, Name: pod, Result: "refreshed"}}, nil
+		}
+	}
+	c := serve(t, &StatusServer{
+		Status: func() v1alpha1.AgentStatus { return v1alpha1.AgentStatus{Pods: 3} },
+		Pods: func() []v1alpha1.NodePod {
+			return []v1alpha1.NodePod{{Name: "a", Actual: strings.Repeat("x", maxTexts)}, {Name: "b", Actual: "x"}, {Name: "c"}}
+		},
+		Refresh: command("refresh"), Restore: command("restore"),
+	})
+	if s, err := c.Status(t.Context()); err != nil || s.Pods != 3 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	pods, err := c.Pods(t.Context(), "")
+	if err != nil || len(pods.Pods) != 3 || pods.Omitted != 2 || pods.Pods[0].Actual == "" || pods.Pods[1].Actual != "" {
+		t.Errorf("%d pods, %d omitted, %v", len(pods.Pods), pods.Omitted, err)
+	}
+	if one, err := c.Pods(t.Context(), "/b"); err != nil || len(one.Pods) != 1 || one.Pods[0].Name != "b" {
+		t.Errorf("%d pods, %v", len(one.Pods), err)
+	}
+	if _, err := c.Pods(t.Context(), "shop/b"); !errors.Is(err, ErrUnknownPod) {
+		t.Errorf("a pod of another node: %v", err)
+	}
+	for _, pod := range []string{"shop/web", ""} {
+		if r, err := c.Refresh(t.Context(), pod); err != nil || len(r) != 1 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if r, err := c.Restore(t.Context(), pod); err != nil || len(r) != 1 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	if want := "refresh shop/web, restore shop/web, refresh /, restore /"; strings.Join(got, ", ") != want {
+		t.Errorf("%q, want %s", got, want)
+	}
+	for pod, want := range map[string]string{
+		"shop/unknown": "unknown pod: shop/unknown", "shop/broken": "broken",
+		"shop": `"shop" is not NAMESPACE/NAME`, "/web": `"/web" is not NAMESPACE/NAME`,
+	} {
+		if _, err := c.Refresh(t.Context(), pod); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", pod, err, want)
+		}
+	}
+}
+
+// TestServer_Connections opens more connections than the limit: those above it are served when
+// others end.
+func TestServer_Connections(t *testing.T) {
+	c := serve(t, &StatusServer{Status: func() v1alpha1.AgentStatus { return v1alpha1.AgentStatus{} }})
+	var open []net.Conn
+	for range maxConnections {
+		conn, err := net.Dial("unix", c.Socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, conn)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Status(t.Context())
+		done <- err
+	}()
+	for _, conn := range open {
+		conn.Close()
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// lastListener accepts a connection at the moment at which it is closed.
+type lastListener struct {
+	net.Listener
+	accept func() (net.Conn, error)
+	close  func()
+}
+
+func (l *lastListener) Accept() (net.Conn, error) { return l.accept() }
+
+func (l *lastListener) Close() error {
+	l.close()
+	return l.Listener.Close()
+}
+
+// TestServer_LastConnection: a request on a connection that is accepted when the server ends is
+// completed before Serve returns, because the process ends then.
+func TestServer_LastConnection(t *testing.T) {
+	served, server := false, StatusServer{}
+	server.Status = func() v1alpha1.AgentStatus {
+		served = true
+		return v1alpha1.AgentStatus{}
+	}
+	unused, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, client := net.Pipe()
+	defer client.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	closed, closeListener := context.WithCancel(t.Context())
+	l := &lastListener{unused, func() (net.Conn, error) {
+		cancel()
+		<-closed.Done()
+		if conn == nil {
+			return nil, net.ErrClosed
+		}
+		c := conn
+		conn = nil
+		return c, nil
+	}, closeListener}
+	reply := make(chan error, 1)
+	go func() {
+		_, err := fmt.Fprint(client, "GET /v1/status HTTP/1.1\r\nHost: agent\r\n\r\n")
+		_, readErr := bufio.NewReader(client).ReadString('\n')
+		reply <- errors.Join(err, readErr)
+	}()
+	if err := server.Serve(ctx, l); err != nil || !served {
+		t.Errorf("served: %v, %v", served, err)
+	}
+	if err := <-reply; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestClient_Errors checks that errors say what to do.
+func TestClient_Errors(t *testing.T) {
+	directory := t.TempDir()
+	stale := filepath.Join(directory, "stale")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	l.Close()
+	for _, socket := range []string{filepath.Join(directory, "missing"), stale} {
+		_, err := StatusClient{Socket: socket}.Pods(t.Context(), "")
+		if !errors.Is(err, ErrNotServed) || !strings.Contains(err.Error(), "start the service that runs dnsconfigurer agent") {
+			t.Errorf("%s: %v", socket, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = StatusClient{Socket: stale}.Pods(ctx, "")
+	if err == nil || err.Error() != stale+": context canceled" {
+		t.Errorf("%v", err)
+	}
+	denied := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EACCES)}
+	if err := (StatusClient{Socket: stale}).describe(denied); !strings.Contains(err.Error(), "run this command as root") {
+		t.Errorf("%v", err)
+	}
+}

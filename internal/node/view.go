@@ -1,0 +1,142 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// Pods returns all sandboxes with their files as they are now.
+func (a *Applier) Pods() []v1alpha1.NodePod {
+	settings := a.settings.Load()
+	pods := []v1alpha1.NodePod{}
+	for _, s := range a.list() {
+		pods = append(pods, s.view(settings))
+	}
+	return pods
+}
+
+// view describes s and its file.
+func (s *sandbox) view(settings *Settings) v1alpha1.NodePod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := v1alpha1.NodePod{
+		Namespace: s.Namespace, Name: s.Name, UID: s.UID, Sandbox: s.ID, Outcome: string(s.reported),
+		Refresh: s.scope(settings), Path: s.path, Restored: s.state == Restored,
+	}
+	if s.err == nil {
+		p.Policy, p.Source = string(cmp.Or(s.pod.Policy, policy.ClusterFirst)), "spec"
+		if s.pod.Override != "" {
+			p.Policy, p.Source = string(s.pod.Override), "annotation"
+		}
+	}
+	if !s.refreshed.IsZero() {
+		p.LastRefresh = new(s.refreshed)
+	}
+	if s.path == "" {
+		return p
+	}
+	f := openContent(settings, s)
+	defer f.close()
+	p.Actual = string(f.text)
+	if f.err != nil {
+		p.Error = f.err.Error()
+	}
+	if s.state.follows() && s.err == nil {
+		p.Expected, p.Drift = s.want.String(), string(f.drift(s))
+	}
+	return p
+}
+
+// scope returns the refresh scope that applies to s.
+func (s *sandbox) scope(settings *Settings) string {
+	switch v := s.annotation(RefreshAnnotation); v {
+	case "always", "never":
+		return v
+	}
+	return string(cmp.Or(settings.Refresh, ScopeOff))
+}
+
+// countDrift returns the number of files with this kind of drift at the last comparison.
+func (a *Applier) countDrift(d events.Drift) (n int) {
+	for _, s := range a.list() {
+		if s.drift.Load() == d {
+			n++
+		}
+	}
+	return n
+}
+
+// find returns the sandboxes of a pod; with an empty name, all.
+func (a *Applier) find(namespace, name string) (list []*sandbox, err error) {
+	for _, s := range a.list() {
+		if name == "" || s.Namespace == namespace && s.Name == name {
+			list = append(list, s)
+		}
+	}
+	if len(list) == 0 && name != "" {
+		return nil, fmt.Errorf("%w: %s/%s: dnsconfigurer pods lists those of this node", ErrUnknownPod, namespace, name)
+	}
+	return list, nil
+}
+
+// RefreshPods rewrites the files of a pod; with an empty name, of all pods that permit it. For
+// one pod the refresh scope, annotations and changes by the pod do not matter.
+func (a *Applier) RefreshPods(ctx context.Context, namespace, name string) ([]v1alpha1.NodeResult, error) {
+	list, err := a.find(namespace, name)
+	c := causeCommand
+	if name == "" {
+		c = causeAll
+	}
+	results := []v1alpha1.NodeResult{}
+	for _, s := range list {
+		if ctx.Err() != nil {
+			return results, ctx.Err()
+		}
+		result, detail := a.refresh(s, c)
+		results = append(results, v1alpha1.NodeResult{
+			Namespace: s.Namespace, Name: s.Name, Result: cmp.Or(string(result), "skipped"), Detail: detail,
+		})
+	}
+	return results, err
+}
+
+// RestorePods writes the kubelet's text back into the files of a pod; with an empty name, of
+// all pods. They are left alone from then on.
+func (a *Applier) RestorePods(ctx context.Context, namespace, name string) ([]v1alpha1.NodeResult, error) {
+	list, err := a.find(namespace, name)
+	results := []v1alpha1.NodeResult{}
+	for _, s := range list {
+		if ctx.Err() != nil {
+			return results, ctx.Err()
+		}
+		r := v1alpha1.NodeResult{Namespace: s.Namespace, Name: s.Name, Result: string(events.WrittenBack)}
+		if err := a.restore(s); err != nil {
+			r.Result, r.Detail = string(events.Failed), err.Error()
+		}
+		results = append(results, r)
+	}
+	return results, err
+}
+
+// Status describes the settings, and the files at their last comparison.
+func (a *Applier) Status() v1alpha1.AgentStatus {
+	settings := a.settings.Load()
+	s := v1alpha1.AgentStatus{
+		Mode: string(settings.Hook.Mode), Refresh: string(settings.Refresh), DryRun: settings.DryRun,
+		Pods: len(a.list()), Drift: map[string]int{}, Problems: []string{},
+	}
+	for _, d := range events.Drifts() {
+		if n := a.countDrift(d); n > 0 {
+			s.Drift[string(d)] = n
+		}
+	}
+	return s
+}

@@ -1,0 +1,290 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
+)
+
+// agent is the other end of a link.
+type agent struct {
+	net.Conn
+	events *json.Decoder
+}
+
+// newRelay returns a plugin whose link runs until t ends, and the listener of its agent.
+func newRelay(t *testing.T) (*plugin, net.Listener) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "a.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	p := &plugin{
+		link: &podfile.Link{Socket: path, Log: log}, metrics: newMetrics(prometheus.NewRegistry()), log: log,
+		configured: make(chan struct{}, 1), sandboxes: map[string]*sandbox{},
+	}
+	p.link.Replay = p.sendAll
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.link.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		l.Close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return p, l
+}
+
+// accept returns the next connection of a relay.
+func accept(t *testing.T, l net.Listener) agent {
+	t.Helper()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return agent{conn, json.NewDecoder(conn)}
+}
+
+// acceptWithoutRuntime is accept for a relay that no runtime has called. It reads the first events.
+func acceptWithoutRuntime(t *testing.T, l net.Listener) agent {
+	t.Helper()
+	a := accept(t, l)
+	a.next(t, podfile.Reset)
+	a.next(t, podfile.Unsynchronized)
+	return a
+}
+
+// next returns the next event, which has this kind. A relay that asks before may register.
+func (a agent) next(t *testing.T, kind podfile.Kind) (e podfile.Event) {
+	t.Helper()
+	for {
+		e = podfile.Event{}
+		if err := a.events.Decode(&e); err != nil || e.Kind != kind && e.Kind != podfile.Registering {
+			t.Fatalf("%+v, %v: want %s", e, err, kind)
+		}
+		if e.Kind == kind {
+			return e
+		}
+		a.acknowledge(t, e)
+	}
+}
+
+func (a agent) acknowledge(t *testing.T, e podfile.Event) {
+	t.Helper()
+	if err := podfile.Write(a, podfile.Ack{Sequence: e.Sequence}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func pod(id string) *api.PodSandbox {
+	return &api.PodSandbox{
+		Id: id, Namespace: "shop", Name: "web", Uid: "u-" + id,
+		Annotations: map[string]string{"dnsconfigurer.dev/skip": "true", "example.com/secret": "s"},
+		Linux:       &api.LinuxPodSandbox{Namespaces: []*api.LinuxNamespace{{Type: "network"}}},
+	}
+}
+
+func container(sandbox, source string) *api.Container {
+	return &api.Container{PodSandboxId: sandbox, Mounts: []*api.Mount{
+		{Destination: "/etc/hosts", Source: "/hosts"}, {Destination: "/etc/resolv.conf", Source: source},
+	}}
+}
+
+// TestPlugin_Events passes the life of a sandbox.
+func TestPlugin_Events(t *testing.T) {
+	p, l := newRelay(t)
+	a := acceptWithoutRuntime(t, l)
+	ctx := t.Context()
+	if err := p.RunPodSandbox(ctx, pod("a")); err != nil {
+		t.Fatal(err)
+	}
+	e := a.next(t, podfile.Started)
+	if s := e.Sandbox; s.ID != "a" || s.Namespace != "shop" || s.Name != "web" || s.UID != "u-a" ||
+		s.HostNetwork || len(s.Annotations) != 1 {
+		t.Errorf("%+v", s)
+	}
+	for _, first := range []bool{true, false} {
+		done := make(chan error, 1)
+		go func() {
+			_, _, err := p.CreateContainer(ctx, pod("a"), container("a", "/x/sandboxes/a/resolv.conf"))
+			done <- err
+		}()
+		e := a.next(t, podfile.Creating)
+		if e.Path != "/x/sandboxes/a/resolv.conf" || e.First != first || e.Sequence == 0 {
+			t.Errorf("%+v, want first: %t", e, first)
+		}
+		a.acknowledge(t, e)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if _, _, err := p.CreateContainer(ctx, pod("a"), container("a", "/var/lib/kubelet/pods/u/volumes/x/resolv.conf")); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(p.StopPodSandbox(ctx, pod("a")), p.RemovePodSandbox(ctx, pod("a")), p.RunPodSandbox(ctx, pod("b"))); err != nil {
+		t.Error(err)
+	}
+	if e := a.next(t, podfile.Removed); e.Sandbox.ID != "a" {
+		t.Errorf("%+v", e)
+	}
+	if e := a.next(t, podfile.Started); e.Sandbox.ID != "b" { // one Removed for both
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestPlugin_Predecessor: a sandbox that has stopped before the relay connected is not announced
+// beside its successor. Sandboxes of other pods are.
+func TestPlugin_Predecessor(t *testing.T) {
+	p, l := newRelay(t)
+	a := acceptWithoutRuntime(t, l)
+	successor := pod("b")
+	successor.Uid = "u-a"
+	if _, err := p.Synchronize(t.Context(), []*api.PodSandbox{pod("a"), successor, pod("c")}, []*api.Container{
+		container("b", "/x/b/userdata/resolv.conf"),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	a.next(t, podfile.Reset)
+	kinds := map[string]podfile.Kind{}
+	events := p.replay()
+	if last := events[len(events)-1].Kind; last != podfile.Synchronized {
+		t.Errorf("the last event is %s", last)
+	}
+	for _, e := range events[1 : len(events)-1] {
+		kinds[e.Sandbox.ID] = e.Kind
+	}
+	if want := map[string]podfile.Kind{"b": podfile.Running, "c": podfile.Started}; !maps.Equal(kinds, want) {
+		t.Errorf("announced %v, want %v", kinds, want)
+	}
+}
+
+// TestPlugin_Lost: the agent learns once that the runtime is lost. A call of the lost connection that
+// ends later does not tell it the opposite, and neither is an agent told that connects then.
+func TestPlugin_Lost(t *testing.T) {
+	p, l := newRelay(t)
+	a := acceptWithoutRuntime(t, l)
+	p.lose() // a connection that was never synchronized
+	connection, end := context.WithCancel(t.Context())
+	synchronize := func() {
+		t.Helper()
+		if _, err := p.Synchronize(connection, []*api.PodSandbox{pod("a")}, nil); err != nil {
+			t.Fatal(err)
+		}
+		a.next(t, podfile.Reset)
+		a.next(t, podfile.Started)
+	}
+	synchronize()
+	a.next(t, podfile.Synchronized)
+	end()
+	p.lose()
+	p.lose() // an attempt to connect that failed
+	a.next(t, podfile.Unsynchronized)
+	synchronize()
+	a.next(t, podfile.Unsynchronized)
+	a.Close()
+	a = accept(t, l)
+	a.next(t, podfile.Reset)
+	a.next(t, podfile.Started)
+	a.next(t, podfile.Unsynchronized)
+}
+
+// TestPlugin_Exited: the first container of a sandbox that is older than the connection is not
+// announced as the first one. Others may have exited, which runtimes do not list.
+func TestPlugin_Exited(t *testing.T) {
+	p, _ := newRelay(t)
+	if _, err := p.Synchronize(t.Context(), []*api.PodSandbox{pod("a")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if e := p.creating(pod("a"), "/x/sandboxes/a/resolv.conf"); e.First {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestPlugin_Reconnect: each agent gets all sandboxes.
+func TestPlugin_Reconnect(t *testing.T) {
+	p, l := newRelay(t)
+	first := acceptWithoutRuntime(t, l)
+	if _, err := p.Synchronize(t.Context(), []*api.PodSandbox{pod("a")}, []*api.Container{
+		container("a", "/x/a/userdata/resolv.conf"), container("unknown", "/x/unknown/userdata/resolv.conf"),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		first.next(t, podfile.Reset)
+		if e := first.next(t, podfile.Running); e.Path != "/x/a/userdata/resolv.conf" || e.Sandbox.ID != "a" {
+			t.Errorf("%+v", e)
+		}
+		first.next(t, podfile.Synchronized)
+		first.Close()
+		first = accept(t, l)
+	}
+}
+
+// TestPlugin_ManyAnnotations: a pod with many annotations of the prefixes that the agent reads does not
+// end the connection to the agent, which serves all pods of the node.
+func TestPlugin_ManyAnnotations(t *testing.T) {
+	p, l := newRelay(t)
+	a := acceptWithoutRuntime(t, l)
+	hostile := pod("hostile")
+	hostile.Annotations = map[string]string{}
+	for i := range 1000 {
+		hostile.Annotations[fmt.Sprint("dnsconfigurer.dev/", i)] = strings.Repeat("x", 100)
+		hostile.Annotations[fmt.Sprint("kubernetes.io/config.", i)] = strings.Repeat("x", 100)
+	}
+	for _, pod := range []*api.PodSandbox{hostile, pod("other")} {
+		if err := p.RunPodSandbox(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if e := a.next(t, podfile.Started); e.Sandbox.ID != pod.Id || len(e.Sandbox.Annotations) > 10 {
+			t.Errorf("got %s with %d annotations, want %s", e.Sandbox.ID, len(e.Sandbox.Annotations), pod.Id)
+		}
+	}
+}
+
+// TestPlugin_Panic: a panic does not fail the container.
+func TestPlugin_Panic(t *testing.T) {
+	p, _ := newRelay(t)
+	p.mu.Lock()
+	p.sandboxes = nil // a map that cannot be written
+	p.mu.Unlock()
+	if err := p.RunPodSandbox(t.Context(), pod("a")); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := p.CreateContainer(t.Context(), pod("a"), container("a", "/x/sandboxes/a/resolv.conf")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMountSource(t *testing.T) {
+	for source, want := range map[string]bool{
+		"/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes/a/resolv.conf": true,
+		"/run/containers/storage/overlay-containers/a/userdata/resolv.conf":     true,
+		"/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes/b/resolv.conf": false,
+		"/var/lib/kubelet/pods/u/volume-subpaths/c/x/resolv.conf":               false,
+		"": false,
+	} {
+		if got := mountSource(container("a", source), "a"); (got == source && source != "") != want {
+			t.Errorf("%q: %q", source, got)
+		}
+	}
+}
