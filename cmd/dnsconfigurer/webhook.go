@@ -8,7 +8,6 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/manifests"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/policies"
-	admissionserver "github.com/dnsconfigurer/dnsconfigurer/internal/admission/server"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
@@ -47,7 +46,7 @@ SIGHUP. If it is invalid, the webhook keeps the previous one.`,
 			return err
 		}
 		return daemon.Serve(cmd.ErrOrStderr(), c.LogFormat, version(), func(p daemon.Process) error {
-			server := admissionserver.Server{Source: source, Reload: p.Reload, Version: version(), Log: p.Log}
+			server := webhook.Daemon{Source: source, Reload: p.Reload, Version: version(), Log: p.Log}
 			return server.Run(cmd.Context(), c)
 		})
 	}

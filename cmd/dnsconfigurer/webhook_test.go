@@ -27,7 +27,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	admissionserver "github.com/dnsconfigurer/dnsconfigurer/internal/admission/server"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
@@ -270,8 +269,8 @@ func TestWebhookManifests_Configuration(t *testing.T) {
 		t.Errorf("the node is %+v", c.Node)
 	}
 	if grace := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second; grace < c.LameduckTime+
-		admissionserver.Drain+5*time.Second {
-		t.Errorf("the pod has %v to terminate, and needs %v and %v", grace, c.LameduckTime, admissionserver.Drain)
+		webhook.Drain+5*time.Second {
+		t.Errorf("the pod has %v to terminate, and needs %v and %v", grace, c.LameduckTime, webhook.Drain)
 	}
 }
 

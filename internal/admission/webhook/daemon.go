@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package server
+package webhook
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
@@ -26,8 +25,8 @@ import (
 // server waits for one.
 const Drain = 15 * time.Second
 
-// Server is an admission webhook.
-type Server struct {
+// Daemon runs the command webhook: a Server with its rules, its certificate and its client of the API server.
+type Daemon struct {
 	Source  *config.Source[config.Webhook]
 	Reload  <-chan os.Signal // see daemon.Reloader.Signal
 	Version string           // of this binary
@@ -35,30 +34,30 @@ type Server struct {
 }
 
 // Run serves with configuration c until ctx ends or a task of the server fails.
-func (s *Server) Run(ctx context.Context, c config.Webhook) error {
-	pair, err := webhook.NewKeyPair(c.TLS.CertFile, c.TLS.KeyFile, s.Log)
+func (d *Daemon) Run(ctx context.Context, c config.Webhook) error {
+	pair, err := NewKeyPair(c.TLS.CertFile, c.TLS.KeyFile, d.Log)
 	if err != nil {
 		return err
 	}
-	statefulSets, err := s.newStatefulSetReader(c)
+	statefulSets, err := d.newStatefulSetReader(c)
 	if err != nil {
 		return err
 	}
-	registry := daemon.NewRegistry(s.Version)
+	registry := daemon.NewRegistry(d.Version)
 	registry.MustRegister(newExpiry(pair.Current))
-	handler := webhook.New(webhook.Config{Rules: c.Rules, Report: c.Report, Logger: s.Log,
+	handler := New(Config{Rules: c.Rules, Report: c.Report, Logger: d.Log,
 		Register: registry, OpenStatefulSet: statefulSets})
 	reloader := &daemon.Reloader[config.Webhook]{
-		Source: s.Source, Signal: s.Reload, Log: s.Log,
+		Source: d.Source, Signal: d.Reload, Log: d.Log,
 		Apply: func(next config.Webhook) (daemon.Task, error) {
-			s.apply(handler, next)
+			d.apply(handler, next)
 			return nil, nil
 		},
 	}
 	if err := reloader.Start(c, registry); err != nil {
 		return err
 	}
-	server := &webhook.Server{Handler: handler, Certificate: pair.Current, Lameduck: c.LameduckTime, Drain: Drain, Logger: s.Log}
+	server := &Server{Handler: handler, Certificate: pair.Current, Lameduck: c.LameduckTime, Drain: Drain, Logger: d.Log}
 	l, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return daemon.SocketHint(err, "listen")
@@ -73,26 +72,23 @@ func (s *Server) Run(ctx context.Context, c config.Webhook) error {
 			l.Close()
 			return err
 		}
-		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) { return nil, server.Ready() }}
+		http := daemon.HTTP{Metrics: registry, Log: d.Log, Ready: func() ([]string, error) { return nil, server.Ready() }}
 		// Readiness is served until the last review.
 		group.Last = []daemon.Task{func(ctx context.Context) error { return http.Serve(ctx, health) }}
 	}
-	s.Log.Info("serving", "listen", l.Addr())
+	d.Log.Info("serving", "listen", l.Addr())
 	return group.Run(ctx)
 }
 
 // apply applies the rules of c.
-func (s *Server) apply(handler *webhook.Handler, c config.Webhook) {
+func (d *Daemon) apply(handler *Handler, c config.Webhook) {
 	handler.SetRules(c.Rules, c.Report)
-	s.Log.Info("configuration applied", "clusterDNS", c.Node.ClusterDNS,
+	d.Log.Info("configuration applied", "clusterDNS", c.Node.ClusterDNS,
 		"clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
 	for _, found := range c.Node.Findings {
-		s.Log.Warn(found.Message, "hint", found.Hint)
+		d.Log.Warn(found.Message, "hint", found.Hint)
 	}
 }
-
-// userAgent returns the User-Agent at the API server.
-func (s *Server) userAgent() string { return "dnsconfigurer-webhook/" + s.Version }
 
 // newExpiry returns the gauge of when the certificate expires.
 func newExpiry(current func() (*tls.Certificate, error)) prometheus.Collector {
@@ -118,11 +114,11 @@ const (
 
 // newStatefulSetReader returns a function that reads a StatefulSet from the API server. It is
 // nil if no API server is configured.
-func (s *Server) newStatefulSetReader(c config.Webhook) (func(ctx context.Context, namespace, name string) (io.ReadCloser, error), error) {
-	cfg, err := cluster.LoadConfig(c.Kubeconfig, s.userAgent())
+func (d *Daemon) newStatefulSetReader(c config.Webhook) (func(ctx context.Context, namespace, name string) (io.ReadCloser, error), error) {
+	cfg, err := cluster.LoadConfig(c.Kubeconfig, "dnsconfigurer-webhook/"+d.Version)
 	switch {
 	case err != nil && c.Kubeconfig == "": // outside a cluster, or without a token
-		s.Log.Info("scaling of StatefulSets not checked: no API server", "error", err)
+		d.Log.Info("scaling of StatefulSets not checked: no API server", "error", err)
 		return nil, nil
 	case err != nil:
 		return nil, err
