@@ -73,7 +73,7 @@ both.`,
 		Example: `  dnsconfigurer webhook manifests --cert-manager-issuer ClusterIssuer/internal \
     --image registry.example/dnsconfigurer:v0.1.0 | kubectl apply -f -
   dnsconfigurer webhook manifests --ca-file ca.crt --cluster-domain corp.example > webhook.yaml
-  dnsconfigurer webhook manifests --ca-file ca.crt --api-server-cidr 192.0.2.0/29 | kubectl apply -f -
+  dnsconfigurer webhook manifests --ca-file ca.crt --api-server-cidr 192.0.2.0/29
   dnsconfigurer webhook manifests --ca-file ca.crt --mutating=false`,
 		Args: usage.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
