@@ -125,12 +125,7 @@ func (e *Edit) PutPod(p Pod) {
 	}
 	e.zone.pods[name] = &p
 	for _, addr := range p.Addrs {
-		key := labelKey(p.Namespace) + addrKey(addr)
-		var pods []*Pod
-		if old := e.next.pods.get(key); old != nil {
-			pods = old.pods
-		}
-		e.next.pods.set(e.zone.gen, key, &addrPods{addr, append(slices.Clip(pods), &p)})
+		e.editPods(p.Namespace, addr, func(pods []*Pod) []*Pod { return append(pods, &p) })
 	}
 }
 
@@ -142,17 +137,23 @@ func (e *Edit) DeletePod(namespace, name string) {
 	}
 	delete(e.zone.pods, objectName{namespace, name})
 	for _, addr := range pod.Addrs {
-		key := labelKey(namespace) + addrKey(addr)
-		old := e.next.pods.get(key)
-		if old == nil {
-			continue // the pod has the address twice
-		}
-		pods := slices.DeleteFunc(slices.Clone(old.pods), func(p *Pod) bool { return p == pod })
-		if len(pods) == 0 {
-			e.next.pods.set(e.zone.gen, key, nil)
-		} else {
-			e.next.pods.set(e.zone.gen, key, &addrPods{addr, pods})
-		}
+		e.editPods(namespace, addr, func(pods []*Pod) []*Pod {
+			return slices.DeleteFunc(pods, func(p *Pod) bool { return p == pod })
+		})
+	}
+}
+
+// editPods changes a copy of the pods of a namespace that have an address.
+func (e *Edit) editPods(namespace string, addr netip.Addr, change func([]*Pod) []*Pod) {
+	key := labelKey(namespace) + addrKey(addr)
+	var pods []*Pod
+	if old := e.next.pods.get(key); old != nil {
+		pods = slices.Clone(old.pods)
+	}
+	if pods = change(pods); len(pods) == 0 {
+		e.next.pods.set(e.zone.gen, key, nil)
+	} else {
+		e.next.pods.set(e.zone.gen, key, &addrPods{addr, pods})
 	}
 }
 
@@ -175,20 +176,17 @@ func (e *Edit) publish(old, next *service) {
 	} else {
 		e.next.services.set(e.zone.gen, key, next)
 	}
-	if existed, exists := old.exists(), next.exists(); existed != exists {
-		e.editNamespace(next.namespace, func(n *namespace) {
-			if existed {
-				n.services--
-			} else {
-				n.services++
-			}
-		})
+	switch existed, exists := old.exists(), next.exists(); {
+	case existed && !exists:
+		e.editNamespace(next.namespace, func(n *namespace) { n.services-- })
+	case exists && !existed:
+		e.editNamespace(next.namespace, func(n *namespace) { n.services++ })
 	}
-	for addr, o := range clusterOwners(old) {
-		e.removeOwner(addr, o)
+	for _, addr := range old.clusterIPs() {
+		e.countOwner(addr, owner{id: next.identity, cluster: true}, -1)
 	}
-	for addr, o := range clusterOwners(next) {
-		e.addOwner(addr, o)
+	for _, addr := range next.clusterIPs() {
+		e.countOwner(addr, owner{id: next.identity, cluster: true}, 1)
 	}
 	for before, after := range changedSlices(old, next) {
 		e.replaceOwners(old, before, next, after)
@@ -200,12 +198,12 @@ func (e *Edit) publish(old, next *service) {
 func (e *Edit) replaceOwners(old *service, before *EndpointSlice, next *service, after *EndpointSlice) {
 	for ep := range old.servedFrom(before) {
 		if !next.servesFrom(after, ep) {
-			e.removeOwner(ep.Addr, owner{id: next.identity, host: ep.Hostname})
+			e.countOwner(ep.Addr, owner{id: next.identity, host: ep.Hostname}, -1)
 		}
 	}
 	for ep := range next.servedFrom(after) {
 		if !old.servesFrom(before, ep) {
-			e.addOwner(ep.Addr, owner{id: next.identity, host: ep.Hostname})
+			e.countOwner(ep.Addr, owner{id: next.identity, host: ep.Hostname}, 1)
 		}
 	}
 }
@@ -299,7 +297,7 @@ type owner struct {
 
 	// slices is the number of slices that the endpoint is in, and 1 for a cluster IP. While
 	// the controller moves an endpoint between slices it is in both.
-	slices uint32
+	slices int32
 }
 
 // compareOwners sorts cluster IPs first, then by name.
@@ -313,47 +311,18 @@ func compareOwners(a, b owner) int {
 	return cmp.Or(cmp.Compare(a.id.namespace, b.id.namespace), cmp.Compare(a.id.name, b.id.name), cmp.Compare(a.host, b.host))
 }
 
-// clusterOwners yields the cluster IPs of s, which may be nil, with their owner.
-func clusterOwners(s *service) iter.Seq2[netip.Addr, owner] {
-	return func(yield func(netip.Addr, owner) bool) {
-		if !s.exists() {
-			return
-		}
-		for _, ip := range s.spec.ClusterIPs {
-			if !yield(ip, owner{id: s.identity, cluster: true}) {
-				return
-			}
-		}
-	}
-}
-
-func (e *Edit) addOwner(addr netip.Addr, o owner) {
+// countOwner adds n to the number of slices in which an owner is.
+func (e *Edit) countOwner(addr netip.Addr, o owner, n int) {
 	key := addrKey(addr)
 	var owners []owner
 	if old := e.next.addrs.get(key); old != nil {
-		owners = *old
+		owners = slices.Clone(*old) // readers have the old ones
 	}
 	i, found := slices.BinarySearchFunc(owners, o, compareOwners)
-	owners = slices.Clone(owners) // readers have the old ones
 	if !found {
 		owners = slices.Insert(owners, i, o)
 	}
-	owners[i].slices++
-	e.next.addrs.set(e.zone.gen, key, &owners)
-}
-
-func (e *Edit) removeOwner(addr netip.Addr, o owner) {
-	key := addrKey(addr)
-	old := e.next.addrs.get(key)
-	if old == nil {
-		return
-	}
-	i, found := slices.BinarySearchFunc(*old, o, compareOwners)
-	if !found {
-		return
-	}
-	owners := slices.Clone(*old)
-	if owners[i].slices--; owners[i].slices == 0 {
+	if owners[i].slices += int32(n); owners[i].slices <= 0 {
 		owners = slices.Delete(owners, i, i+1)
 	}
 	if len(owners) == 0 {

@@ -223,56 +223,36 @@ var privateRanges = []netip.Prefix{
 	netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fc00::/7"),
 }
 
+// lookupReverse looks up a name outside of the domain.
 func (s *Snapshot) lookupReverse(name fqdn.Name) (Status, fqdn.Name, Node) {
+	if !strings.HasSuffix(string(name), arpa) {
+		return NotInZone, "", Node{}
+	}
 	key, isAddr, ok := parseReverse(name)
 	if !ok {
 		return s.lookupNonAddress(name)
 	}
+	var owners []owner
+	if found := s.addrs.get(key); found != nil && isAddr {
+		owners = *found
+	}
+	node := Node{snapshot: s, owners: owners, addr: prefix(key).Addr()}
 	zone, inRanges := s.reverseZone(name, key)
 	switch {
 	case inRanges && !s.loaded:
 		return Unknown, zone, Node{}
 	case inRanges:
-		return s.lookupInRange(name, zone, key, isAddr)
+		node.Apex = name == zone
+		// A range with addresses is an empty non-terminal (RFC 8020).
+		if !node.Apex && owners == nil && (isAddr || !s.addrs.below(key)) {
+			return NXDomain, zone, Node{}
+		}
+		return Exists, zone, node
 	case !isAddr || len(s.config.Reverse) > 0:
-		return NotInZone, "", Node{}
-	case !s.loaded:
-		return s.unloadedAddress(name, key)
-	}
-	if owners := s.addrs.get(key); owners != nil {
-		return Exists, name, s.addressNode(key, *owners)
-	}
-	return NotInZone, "", Node{}
-}
-
-// lookupInRange looks up a reverse name in a configured range, whose zone is given.
-func (s *Snapshot) lookupInRange(name, zone fqdn.Name, key string, isAddr bool) (Status, fqdn.Name, Node) {
-	node, exists := Node{snapshot: s}, false
-	if !isAddr {
-		exists = s.addrs.below(key) // an empty non-terminal (RFC 8020)
-	} else if owners := s.addrs.get(key); owners != nil {
-		node, exists = s.addressNode(key, *owners), true
-	}
-	if name == zone {
-		node.Apex, exists = true, true
-	}
-	if !exists {
-		return NXDomain, zone, Node{}
-	}
-	return Exists, zone, node
-}
-
-// addressNode returns the node of the reverse name of an address.
-func (s *Snapshot) addressNode(key string, owners []owner) Node {
-	return Node{snapshot: s, owners: owners, addr: prefix(key).Addr()}
-}
-
-// unloadedAddress looks up the reverse name of an address before the zone is loaded, without
-// configured ranges. Those of private addresses may be the cluster's.
-func (s *Snapshot) unloadedAddress(name fqdn.Name, key string) (Status, fqdn.Name, Node) {
-	addr := prefix(key).Addr()
-	if slices.ContainsFunc(privateRanges, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+	case !s.loaded && slices.ContainsFunc(privateRanges, func(p netip.Prefix) bool { return p.Contains(node.addr) }):
 		return Unknown, name, Node{}
+	case s.loaded && owners != nil:
+		return Exists, name, node
 	}
 	return NotInZone, "", Node{}
 }
@@ -280,6 +260,9 @@ func (s *Snapshot) unloadedAddress(name fqdn.Name, key string) (Status, fqdn.Nam
 // lookupNonAddress looks up a name in the reverse zones that is not the name of an address
 // or of a range. It is NXDomain if a name above it is in the ranges.
 func (s *Snapshot) lookupNonAddress(name fqdn.Name) (Status, fqdn.Name, Node) {
+	if len(s.config.Reverse) == 0 {
+		return NotInZone, "", Node{}
+	}
 	for name != "" {
 		_, name = name.Cut()
 		key, _, ok := parseReverse(name)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -123,8 +124,9 @@ type service struct {
 	version uint64 // the number of the edit
 	named   int    // endpoints with a hostname
 
-	cachedView    lazyView
-	cachedTargets lazyTargets
+	// Computed by the first lookup that needs them. Without a lock two readers may compute the same.
+	cachedView    atomic.Pointer[view]
+	cachedTargets atomic.Pointer[targets]
 }
 
 // identity is shared by all versions of a service and by its reverse names.
@@ -134,6 +136,14 @@ type identity struct {
 
 // exists reports whether the Service itself has been put.
 func (s *service) exists() bool { return s != nil && s.spec != nil }
+
+// clusterIPs returns the virtual addresses of s, which may be nil.
+func (s *service) clusterIPs() []netip.Addr {
+	if !s.exists() {
+		return nil
+	}
+	return s.spec.ClusterIPs
+}
 
 // serves reports whether e is an endpoint of the Service.
 func (s *service) serves(e Endpoint) bool {
@@ -213,6 +223,8 @@ func parseAddrLabel(label string) (netip.Addr, bool) {
 const (
 	inAddrArpa fqdn.Name = "\x07in-addr\x04arpa\x00"
 	ip6Arpa    fqdn.Name = "\x03ip6\x04arpa\x00"
+
+	arpa = "\x04arpa\x00" // the end of all reverse names; other names are not parsed
 )
 
 // addrKey returns the key of an address: the family, then an octet (IPv4) or a nibble (IPv6)

@@ -6,7 +6,6 @@ package zone
 import (
 	"net/netip"
 	"slices"
-	"sync/atomic"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -89,16 +88,12 @@ type view struct {
 	large  bool         // more than maxSorted addresses: each lookup reads what it needs
 }
 
-// lazyView is a view that is computed when it is first read. It has no lock, so that two readers
-// may compute the same view at the same time.
-type lazyView struct{ value atomic.Pointer[view] }
-
 // view returns the view of a service that exists.
 func (s *service) view() *view {
-	v := s.cachedView.value.Load()
+	v := s.cachedView.Load()
 	if v == nil {
 		v = s.computeView()
-		s.cachedView.value.Store(v)
+		s.cachedView.Store(v)
 	}
 	return v
 }

@@ -92,8 +92,8 @@ func commonBits(a, b netip.Addr) (n int) {
 // ClusterIPs yields the addresses of Services.
 func (s *Snapshot) ClusterIPs() iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
-		for svc := range s.services.all() {
-			for addr := range clusterOwners(svc) {
+		for svc := range s.Services() {
+			for _, addr := range svc.ClusterIPs {
 				if !yield(addr) {
 					return
 				}
@@ -105,12 +105,10 @@ func (s *Snapshot) ClusterIPs() iter.Seq[netip.Addr] {
 // EndpointAddrs yields the addresses of endpoints, with repetitions.
 func (s *Snapshot) EndpointAddrs() iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
-		for svc := range s.services.all() {
-			for _, slice := range svc.slices {
-				for _, e := range slice.Endpoints {
-					if !yield(e.Addr) {
-						return
-					}
+		for slice := range s.EndpointSlices() {
+			for _, e := range slice.Endpoints {
+				if !yield(e.Addr) {
+					return
 				}
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
-	"sync/atomic"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -121,15 +120,12 @@ type targets struct {
 	service   []Target // one
 }
 
-// lazyTargets are computed on the first lookup that needs them, like a lazyView.
-type lazyTargets struct{ value atomic.Pointer[targets] }
-
 // targets returns the targets of a service that exists.
 func (s *service) targets() *targets {
-	t := s.cachedTargets.value.Load()
+	t := s.cachedTargets.Load()
 	if t == nil {
 		t = s.computeTargets()
-		s.cachedTargets.value.Store(t)
+		s.cachedTargets.Store(t)
 	}
 	return t
 }
