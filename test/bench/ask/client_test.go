@@ -4,38 +4,14 @@
 package ask_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
-	"github.com/dnsconfigurer/dnsconfigurer/test/bench/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 )
-
-// TestAll: the replies are in the order of the questions, over both transports.
-func TestAll(t *testing.T) {
-	server := dnstest.Start(t, dnstest.Reply(upstream.Reply))
-	var questions []ask.Question
-	for i := range 200 {
-		q := ask.Question{Name: fmt.Sprintf("n%d.example.com.", i), Type: dns.TypeA, TCP: i%50 == 0}
-		if i%3 == 0 {
-			q.Payload = 1232
-		}
-		questions = append(questions, q)
-	}
-	replies, cut, err := ask.All(t.Context(), server.Addr.String(), questions)
-	if err != nil || cut != 0 {
-		t.Fatal(cut, err)
-	}
-	for i, q := range questions {
-		if got, want := ask.Normal(q, replies[i]), ask.Normal(q, upstream.Answer(q.Name, q.Type)); !got.Equal(want) {
-			t.Errorf("%v: %v, want %v", q, got, want)
-		}
-	}
-}
 
 // TestAsk_InvalidReply: an invalid reply is an error, no reply is not.
 func TestAsk_InvalidReply(t *testing.T) {
