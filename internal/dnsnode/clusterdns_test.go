@@ -5,7 +5,9 @@ package dnsnode_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,9 +15,13 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/dnsnode"
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
@@ -80,4 +86,106 @@ func serveManifests(t *testing.T, fields string, isComplete func(log string) boo
 		t.Error(err)
 	}
 	return out.String()
+}
+
+// replica is a server process.
+type replica struct {
+	process.Process
+	dns, http string
+}
+
+// TestReplicas_Loop runs two servers of one cluster whose upstream server is the address of both. A
+// balancer sends all queries there to the second replica, so that the first one never receives its
+// own probe. Both detect the loop, log its address and show it in their metrics. Then they refuse
+// names outside the cluster, and answer those of the cluster.
+func TestReplicas_Loop(t *testing.T) {
+	api := kubeapi.New()
+	api.Apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: types.UID("7f8f4a4e-7c5f-4b6e-9a55-0c1f6f1a2b3c")}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+			Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9", ClusterIPs: []string{"10.96.0.9"}}})
+	url, err := api.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(api.Stop)
+	dir := t.TempDir()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(kubeapi.Kubeconfig(url)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program, addrs := process.Build(t, dir), process.Loopback(t, 4)
+	replicas := []*replica{{dns: addrs[0], http: addrs[1]}, {dns: addrs[2], http: addrs[3]}}
+	service := balance(t, replicas[1].dns)
+	for i, r := range replicas {
+		r.Program, r.LogFile = program, filepath.Join(dir, fmt.Sprintf("log-%d", i))
+		r.Args = []string{"dns", "--kubeconfig", kubeconfig, "--listen", r.dns, "--http", r.http, "--upstream", service}
+		if err := r.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := r.Stop(); err != nil {
+				t.Errorf("replica %d: %v\n%s", i, err, r.Log())
+			}
+		})
+	}
+	looping := fmt.Sprintf(`dnsconfigurer_dns_upstream_looping{server=%q,zone="."} 1`, service)
+	for i, r := range replicas {
+		// A query that no server answers starts another probe, if the machine has lost the first.
+		r.eventually(t, i, "the loop", func() bool {
+			r.rcode("outside.example.")
+			return strings.Contains(r.metrics(), looping)
+		})
+		if log := r.Log(); !strings.Contains(log, "forwarding loop") || !strings.Contains(log, service) {
+			t.Errorf("replica %d does not log the loop through %s:\n%s", i, service, log)
+		}
+		r.eventually(t, i, "a name of the cluster", func() bool { return r.rcode("web.default.svc.cluster.local.") == dns.RcodeSuccess })
+		refusals := `dnsconfigurer_dns_refusals_total{budget="plain",reason="loop"} `
+		r.eventually(t, i, "a refused query", func() bool {
+			return r.rcode("new.example.") == dns.RcodeServerFailure && !strings.Contains(r.metrics(), refusals+"0\n")
+		})
+	}
+}
+
+func (r *replica) eventually(t *testing.T, i int, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
+		if err := r.Alive(); err != nil || time.Now().After(deadline) {
+			t.Fatalf("replica %d: waiting for %s: %v\n%s\n%s", i, what, err, r.Log(), r.metrics())
+		}
+	}
+}
+
+// rcode returns the rcode of the reply to a query, or -1 without one.
+func (r *replica) rcode(name string) int {
+	c := dns.Client{Timeout: 10 * time.Second}
+	m, _, err := c.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), r.dns)
+	if err != nil {
+		return -1
+	}
+	return m.Rcode
+}
+
+func (r *replica) metrics() string { return process.Page(r.http, "/metrics") }
+
+// balance forwards the queries to a UDP address to a server. It returns the address.
+func balance(t *testing.T, server string) string {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	balancer := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		c := dns.Client{Timeout: 10 * time.Second}
+		if m, _, err := c.Exchange(q, server); err == nil {
+			_ = w.WriteMsg(m)
+		}
+	})}
+	ended := make(chan error, 1)
+	go func() { ended <- balancer.ActivateAndServe() }()
+	t.Cleanup(func() {
+		conn.Close()
+		<-ended
+	})
+	return conn.LocalAddr().String()
 }

@@ -22,30 +22,25 @@ var serviceAddr = netip.MustParseAddrPort("10.96.0.10:53")
 
 const serviceFields = "listen: ['10.96.0.10:53']\ninterface: lo\n"
 
-// proxies are commands that translate the address of the Service to the cluster DNS, in the
+// translate returns commands that translate the address of the Service to the cluster DNS, in the
 // ways in which kube-proxy does.
-var proxies = map[string][]string{
-	"iptables-legacy": {
-		"iptables-legacy -t nat -A PREROUTING -d 10.96.0.10 -p udp --dport 53 -j DNAT --to 10.244.0.1:1053",
-		"iptables-legacy -t nat -A PREROUTING -d 10.96.0.10 -p tcp --dport 53 -j DNAT --to 10.244.0.1:1053",
-		"iptables-legacy -t nat -A OUTPUT -d 10.96.0.10 -p udp --dport 53 -j DNAT --to 10.244.0.1:1053",
-		"iptables-legacy -t nat -A OUTPUT -d 10.96.0.10 -p tcp --dport 53 -j DNAT --to 10.244.0.1:1053",
-	},
-	"iptables-nft": {
-		"iptables-nft -t nat -A PREROUTING -d 10.96.0.10 -p udp --dport 53 -j DNAT --to 10.244.0.1:1053",
-		"iptables-nft -t nat -A PREROUTING -d 10.96.0.10 -p tcp --dport 53 -j DNAT --to 10.244.0.1:1053",
-		"iptables-nft -t nat -A OUTPUT -d 10.96.0.10 -p udp --dport 53 -j DNAT --to 10.244.0.1:1053",
-		"iptables-nft -t nat -A OUTPUT -d 10.96.0.10 -p tcp --dport 53 -j DNAT --to 10.244.0.1:1053",
-	},
-	"nftables": {
-		"nft add table ip kube-proxy",
-		"nft add chain ip kube-proxy pre { type nat hook prerouting priority dstnat ; }",
-		"nft add chain ip kube-proxy out { type nat hook output priority -100 ; }",
-		"nft add rule ip kube-proxy pre ip daddr 10.96.0.10 udp dport 53 dnat to 10.244.0.1:1053",
-		"nft add rule ip kube-proxy pre ip daddr 10.96.0.10 tcp dport 53 dnat to 10.244.0.1:1053",
-		"nft add rule ip kube-proxy out ip daddr 10.96.0.10 udp dport 53 dnat to 10.244.0.1:1053",
-		"nft add rule ip kube-proxy out ip daddr 10.96.0.10 tcp dport 53 dnat to 10.244.0.1:1053",
-	},
+func translate(proxy string) (commands []string) {
+	if proxy == "nftables" {
+		commands = []string{"nft add table ip kube-proxy",
+			"nft add chain ip kube-proxy PREROUTING { type nat hook prerouting priority dstnat ; }",
+			"nft add chain ip kube-proxy OUTPUT { type nat hook output priority -100 ; }"}
+	}
+	for _, chain := range []string{"PREROUTING", "OUTPUT"} {
+		for _, protocol := range []string{"udp", "tcp"} {
+			command := proxy + " -t nat -A " + chain + " -d 10.96.0.10 -p " + protocol + " --dport 53 -j DNAT --to 10.244.0.1:1053"
+			if proxy == "nftables" {
+				command = "nft add rule ip kube-proxy " + chain + " ip daddr 10.96.0.10 " + protocol +
+					" dport 53 dnat to 10.244.0.1:1053"
+			}
+			commands = append(commands, command)
+		}
+	}
+	return commands
 }
 
 // node is the network of a node with one pod and a cluster DNS.
@@ -91,7 +86,7 @@ func testProxy(t *testing.T, name string) {
 		return
 	}
 	n := newNode(t)
-	netns.Run(t, proxies[name]...)
+	netns.Run(t, translate(name)...)
 	without := startInstance(t, serviceFields+"notrack: disabled\n")
 	if err := without.wait(t); err == nil ||
 		!strings.Contains(err.Error(), "queries to 10.96.0.10:53 do not reach this process over udp: another server answers") {
@@ -102,7 +97,7 @@ func testProxy(t *testing.T, name string) {
 	n.expectReach(true)
 	// Other processes cannot remove the rules.
 	netns.Run(t, "nft flush ruleset")
-	netns.Run(t, proxies[name]...)
+	netns.Run(t, translate(name)...)
 	n.expectReach(true)
 	// Without the rules, queries reach the cluster DNS again.
 	i.stop()
@@ -147,7 +142,7 @@ func TestRules_Overlap(t *testing.T) {
 		return
 	}
 	n := newNode(t)
-	netns.Run(t, proxies["iptables-nft"]...)
+	netns.Run(t, translate("iptables-nft")...)
 	first := startInstance(t, serviceFields)
 	becomes(t, first, first.readyz, "200 ok")
 	second := startInstance(t, serviceFields+"logFormat: json\n")

@@ -66,27 +66,17 @@ func (c *Config) setDefaults() error {
 	if c.MaxBytes < 0 {
 		return fmt.Errorf("MaxBytes is %d: want 0 or more", c.MaxBytes)
 	}
-	for _, v := range []struct {
-		field string
-		value time.Duration
-	}{{"MaxTTL", c.MaxTTL}, {"MaxDenial", c.MaxDenial}} {
-		if v.value < 0 || v.value > 0 && v.value < time.Second {
-			return fmt.Errorf("%s is %v: want 0 or at least 1s", v.field, v.value)
+	for field, value := range map[string]time.Duration{"MaxTTL": c.MaxTTL, "MaxDenial": c.MaxDenial} {
+		if value < 0 || value > 0 && value < time.Second {
+			return fmt.Errorf("%s is %v: want 0 or at least 1s", field, value)
 		}
 	}
-	setDefault(&c.MaxEntries, DefaultMaxEntries)
-	setDefault(&c.MaxBytes, DefaultMaxBytes)
-	setDefault(&c.MaxTTL, DefaultMaxTTL)
-	setDefault(&c.MaxDenial, DefaultMaxDenial)
-	setDefault(&c.MaxStale, DefaultMaxStale)
-	c.MaxStale = max(c.MaxStale, 0)
+	c.MaxEntries = cmp.Or(c.MaxEntries, DefaultMaxEntries)
+	c.MaxBytes = cmp.Or(c.MaxBytes, DefaultMaxBytes)
+	c.MaxTTL = cmp.Or(c.MaxTTL, DefaultMaxTTL)
+	c.MaxDenial = cmp.Or(c.MaxDenial, DefaultMaxDenial)
+	c.MaxStale = max(cmp.Or(c.MaxStale, DefaultMaxStale), 0)
 	return nil
-}
-
-func setDefault[T int | time.Duration](v *T, to T) {
-	if *v == 0 {
-		*v = to
-	}
 }
 
 // Cache holds replies by question. All methods may be called concurrently, and readers

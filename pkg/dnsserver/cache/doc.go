@@ -33,20 +33,8 @@
 //
 // # Use
 //
-// In front of an upstream server, for a query at the time now:
-//
-//	hit := c.Get(q, now)
-//	switch hit.State {
-//	case cache.Fresh, cache.Failing:
-//		return hit.Append(buf, options)
-//	case cache.Expiring:
-//		// start a prefetch, which ends in c.Put; return hit.Append(buf, options)
-//	case cache.Stale:
-//		// forward and c.Put; after a failure or 1.8 s (RFC 8767 section 5) return
-//		// hit.Append(buf, options)
-//	case cache.Miss:
-//		// forward and c.Put
-//	}
+// [Cache.Get] returns a [Hit] for a query, and its [State] tells the caller to answer with it, to
+// forward, or both. [Cache.Put] takes each reply.
 //
 // Times are arguments, so that one reading of the clock serves a batch of packets. Replies
 // are stored without their OPT record; the caller adds its own. If no reply arrives, the caller
