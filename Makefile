@@ -78,7 +78,7 @@ each = failed=; for suite in $(1); do $(MAKE) --no-print-directory $$suite || fa
 
 # The race detector needs a C compiler; so do the C programs of test/libc. All tests of the packages
 # that are left out run in their own suites: with the race detector, these would build for nothing.
-# On two CPUs go test runs the tests of two packages at a time, of which many wait: 880 s of CPU time
+# On two CPUs go test runs the tests of two packages at a time, and many tests wait: 880 s of CPU time
 # took 707 s.
 test-unit: ## run the tests of the main module with the race detector
 	@$(SUITE) env CGO_ENABLED=1 $(GO) $(TEST) -race -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) -timeout 20m -skip '^(TestKubelet|TestNRI|TestRandom(Names|Packets)|TestFaults|TestHostile|TestLegitimateLoad|TestCritest)$$' \

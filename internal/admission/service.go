@@ -28,7 +28,7 @@ type Service struct {
 	Namespace, Name string
 	Path            string // of the Service in the document, such as "items[2]."
 	Headless        bool
-	SelectsNothing  bool // it has a selector, and there are pods of its namespace, none of which it selects
+	SelectsNothing  bool // it has a selector, but selects none of the pods of its namespace
 
 	IsExternalName bool
 	ExternalName   string

@@ -54,7 +54,7 @@ func syncDir(dir string) error {
 }
 
 const (
-	// maxEntries is the number of entries of a directory of which more are not read.
+	// maxEntries is the number of entries that are read of a directory.
 	maxEntries = 10_000
 
 	// maxSuffix is the length of the random number in the name of a temporary file: 32 bits.

@@ -75,7 +75,7 @@ func (o *CheckOptions) Run(ctx context.Context, path string, stdin io.Reader, st
 }
 
 // withNodeRules returns the files that can have node rules. If there is none, it returns the first one,
-// of which the error is reported.
+// whose error is reported.
 func withNodeRules(entries []entry) []entry {
 	var rules []entry
 	for _, e := range entries {

@@ -116,7 +116,7 @@ func fails(s Summary, severity string) bool {
 	return slices.ContainsFunc(grave, func(severity string) bool { return s.Found[policy.Severity(severity)] > 0 })
 }
 
-// maxCodeNotes is the number of unknown codes of which each has a note: a chart repeats its
+// maxCodeNotes is the number of unknown codes that have a note each: a chart repeats its
 // mistake in every object.
 const maxCodeNotes = 10
 

@@ -198,7 +198,7 @@ func NewClient(cfg *rest.Config, version schema.GroupVersion, types ...runtime.O
 var ErrLargeReply = errors.New("the reply is too large")
 
 // LimitReplies makes clients of cfg read at most limit bytes of each reply: tenants write
-// objects of up to three megabytes, of which a page of 500 would be 1.5 gigabytes.
+// objects of up to three megabytes: a page of 500 would be 1.5 gigabytes.
 func LimitReplies(cfg *rest.Config, limit int64) {
 	cfg.Wrap(func(base http.RoundTripper) http.RoundTripper { return limitedTransport{base, limit} })
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // slowBodies is a fault: the pods of the namespace hostile have large objects that do not end. It
-// counts those of which the client reads more than the limit of small requests.
+// counts the replies that the client reads beyond the limit of small requests.
 type slowBodies struct{ reading atomic.Int32 }
 
 func (b *slowBodies) serve(next http.Handler) http.HandlerFunc {

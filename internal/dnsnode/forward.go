@@ -175,7 +175,7 @@ func (f *forwarder) readHost() (changed change) {
 
 // HostSuffixes returns the search domains of the host's file, without the root and
 // duplicates. Invalid ones are logged and skipped. There may be more than
-// dnsserver.MaxHostSuffixes, of which the server uses the first; that is logged, too.
+// dnsserver.MaxHostSuffixes. The server uses the first; this is logged, too.
 func HostSuffixes(snapshot hostresolv.Snapshot, log *slog.Logger) []fqdn.Name {
 	var suffixes []fqdn.Name
 	for _, entry := range snapshot.File.Searches {

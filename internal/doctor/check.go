@@ -28,7 +28,7 @@ type Check struct {
 	cause string // why it is wrong, or what follows from it
 	next  string // the command to run next; $NS, $NAME: of the object; $DNS, $CONFIG: of the cluster DNS
 
-	unless string // earlier codes of which this one is a consequence: then it is a line of their evidence
+	unless string // earlier codes that cause this one: then it is a line of their evidence
 	needs  []need // without which the check cannot run
 	whole  []need // without which no hit does not mean healthy
 	find   func(*view) []hit

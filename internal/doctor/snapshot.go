@@ -17,7 +17,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 )
 
-// Snapshot is what is known of a cluster. The zero value is a cluster of which everything was
+// Snapshot is what is known of a cluster. The zero value is a cluster where everything was
 // read and which is empty.
 type Snapshot struct {
 	Services    []corev1.Service
@@ -53,8 +53,8 @@ type Snapshot struct {
 	// had no reply, and the pod could not be read afterwards; "": none.
 	UnconfirmedContainer string
 
-	// Unread has the reasons why objects or probes are missing above. A kind of which a part
-	// is missing is unread, too: absence does not follow from a part.
+	// Unread has the reasons why objects or probes are missing above. A kind with a missing part
+	// is unread, too: absence does not follow from a part.
 	Unread map[Kind]string
 
 	// UnreadConfigMaps has the reasons why some of the ConfigMaps above are missing. Unread has

@@ -61,7 +61,7 @@ func asTypeError(js []byte, into any, err error) error {
 	return found
 }
 
-// DecodeLarge is like Decode for documents of megabytes of which a few fields are read. It reads
+// DecodeLarge is like Decode for documents of megabytes with a few fields to read. It reads
 // the bytes once, where Decode validates, measures and decodes each value. A pod with 190,000
 // options takes 100 ms instead of 160 (`go test ./internal/admission/webhook -bench Review_Large`).
 //

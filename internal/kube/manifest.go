@@ -40,7 +40,7 @@ type Manifest struct {
 	Unknown []UnknownField // fields that were ignored
 }
 
-// Object is an object of which only the type has been decoded.
+// Object is an object whose type alone has been decoded.
 type Object struct {
 	APIVersion, Kind string
 

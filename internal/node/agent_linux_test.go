@@ -400,7 +400,7 @@ func announce(t *testing.T, relay net.Conn, dir string, pods int) {
 	}
 }
 
-// announceNew is announce for pods of which the last one starts: its file confirms the node facts.
+// announceNew is announce for pods, and starts the last one: its file confirms the node facts.
 func announceNew(t *testing.T, relay net.Conn, dir string, pods int) {
 	t.Helper()
 	announce(t, relay, dir, pods-1)

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// ChoiceFlag registers a flag with a fixed set of values, of which the first is the default. short is
+// ChoiceFlag registers a flag with a fixed set of values; the first is the default. short is
 // its letter, "" for none.
 func ChoiceFlag(flags *pflag.FlagSet, at *string, name, short, text string, values ...string) {
 	*at = values[0]

@@ -28,7 +28,7 @@ const batchSize = 64
 const controlLen = 64
 
 // batch holds the packets that one recvmmsg(2) has read, and the replies to them. It takes 357 kB
-// of address space, of which 274 kB are resident from the start (mincore(2)): newBatch writes to
+// of address space; 274 kB are resident from the start (mincore(2)): newBatch writes to
 // each of the packetBuffers.
 type batch struct {
 	conn     syscall.RawConn

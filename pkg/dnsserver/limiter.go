@@ -141,7 +141,7 @@ func (l *limiter) replaceLocked(h *holder, now time.Time) bool {
 }
 
 // chooseLocked returns the holder whose slot is replaced for h, among that with number i in the ranking
-// and those below it, or nil. It visits holders of many slots, of which there are at most limit/few, and
+// and those below it, or nil. It visits holders of many slots, at most limit/few, and
 // of reserved slots.
 func (l *limiter) chooseLocked(i int, h *holder, now time.Time) *holder {
 	if i >= len(l.ranking) {

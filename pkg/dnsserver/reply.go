@@ -18,7 +18,7 @@ type reply struct {
 	rcode  int
 	packed bool // wire was packed from records; false: it is an answer in wire form
 
-	// partial is the owner of an RRset of the answer of which a packed reply over TCP has a part,
+	// partial is the owner of an RRset of the answer that a packed reply over TCP has in part,
 	// without TC; "": none.
 	partial string
 }

@@ -149,7 +149,7 @@ func (s *Server) markPartial(q *query, b []byte) {
 	s.observePartial(q, q.presentationName(), b)
 }
 
-// observePacked calls observePartial for a packed reply over TCP if the RRset of which it has a part is
+// observePacked calls observePartial for a packed reply over TCP if the RRset that it has in part is
 // one of the cluster. The target of an alias, and a candidate of a search list, may be others.
 func (s *Server) observePacked(q *query, r reply) {
 	if owner, err := fqdn.ParseName(r.partial); err == nil && s.mayBeInZone(owner) {

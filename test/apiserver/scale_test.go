@@ -23,7 +23,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
-// ringOfTen is a StatefulSet of which the FQDNs have 64 characters. The API server does
+// ringOfTen is a StatefulSet whose FQDNs have 64 characters. The API server does
 // not run it.
 const ringOfTen = `{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"cassandra-dc-east",
   "namespace":"default"},"spec":{"replicas":10,"serviceName":"cassandra-ring-001",

@@ -57,10 +57,15 @@ var phrases = map[string]string{
 	`whom to ask`:                  "DNS server",
 	`(is|are|was|were) not spoken`: "is not supported",
 	`(is|are) not to be had`:       "is not available",
+	`by any means`:                 "name them: network, port-forward, container",
+
+	// rare enough to be a second sentence; "each of which" and its like are common English
+	`([a-z]+ )?of which`: "repeat the noun, or a second sentence",
 }
 
 // notPhrases are common English although a phrase matches them.
-var notPhrases = regexp.MustCompile(`(?i)^(is no (longer|more|less|\w+er|one)|there is no \w+)$`)
+var notPhrases = regexp.MustCompile(`(?i)^(is no (longer|more|less|\w+er|one)|there is no \w+|` +
+	`(each|one|two|three|some|none|most|first|last) of which)$`)
 
 // quoted are texts with a forbidden phrase that other programs write. The key is the
 // file, the value a part of the text.
@@ -226,6 +231,7 @@ func TestFindPhrases(t *testing.T) {
 		{"There is no address, and it is no longer used.", 0},
 		{"Nobody asks, so be it.", 2},
 		{"An entire, sheared forest.", 0},
+		{"A log of which more is not read, and two logs, each of which is short.", 1},
 	}
 	for _, tt := range tests {
 		if got := findPhrases(text{"x.md", 1, tt.text}); len(got) != tt.want {

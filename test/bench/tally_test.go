@@ -69,7 +69,7 @@ func (y *tally) check(t *testing.T) {
 	}
 	for _, class := range deviation.Classes {
 		n, differed := y.applied[class.Name], y.differed[class.Name]
-		fmt.Fprintf(&table, "%-38s %6d, of which %d differ\n", class.Name, n, differed)
+		fmt.Fprintf(&table, "%-38s %6d, %d differ\n", class.Name, n, differed)
 		switch {
 		case n < minUsed:
 			t.Errorf("class %s: %d questions, want %d", class.Name, n, minUsed)

@@ -21,7 +21,7 @@ var baseObjects = []string{
 	"ValidatingWebhookConfiguration dnsconfigurer",
 }
 
-// createBase creates the objects of which the faults are changes.
+// createBase creates the objects that the faults change.
 func (f *faultTest) createBase(t *testing.T) {
 	t.Helper()
 	objects, order, err := dnsfaults.Healthy()

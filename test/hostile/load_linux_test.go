@@ -254,7 +254,7 @@ func (l legitimate) check(t *testing.T, s *server, got carried, bar *server, wan
 	}
 }
 
-// tolerance is three standard deviations of the difference between two shares of as many lookups, of which one
+// tolerance is three standard deviations of the difference between two shares of as many lookups, if one
 // or more fail.
 func tolerance(r *result) float64 {
 	n := float64(max(1, sum(r.sent)))

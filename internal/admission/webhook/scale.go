@@ -83,7 +83,7 @@ func (h *Handler) scale(ctx context.Context, q request) (answer, error) {
 }
 
 // readStatefulSet returns the StatefulSet that q scales, in JSON. A large one is read and checked
-// like a large review, of which only a few are at once: its author can scale it as often as the API
+// like a large review (a few at a time): its author can scale it as often as the API
 // server admits. The caller must call release when the scale is checked.
 func (h *Handler) readStatefulSet(ctx context.Context, q request) (text []byte, release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, OpenTimeout)

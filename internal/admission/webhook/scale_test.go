@@ -229,7 +229,7 @@ var largeSet = strings.Replace(ten, `"namespace"`, `"annotations":{"a":"`+string
 func TestScale_LargeAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const scales = 10
-		var begun atomic.Int32 // StatefulSets of which more than 64 KiB are read
+		var begun atomic.Int32 // StatefulSets that are read beyond 64 KiB
 		release, set := make(chan struct{}), largeSet
 		metrics := prometheus.NewRegistry()
 		h := webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t), Register: metrics,

@@ -43,7 +43,7 @@ const (
 	// containerPause is the time between two reads of the pod while the container runs.
 	containerPause = 500 * time.Millisecond
 
-	// maxLog is the size of a log of which more is not read: 32 queries with two attempts each
+	// maxLog is the size of a log; longer logs are cut. 32 queries with two attempts each
 	// have 16 KiB.
 	maxLog = 128 << 10
 
@@ -233,7 +233,7 @@ func ephemeralContainer(name, image string, plan []doctor.Query) corev1.Ephemera
 	}}
 }
 
-// neverStarts are the reasons of a container that waits, of which no later attempt differs. ErrImagePull
+// neverStarts are the reasons of a container that waits and that no later attempt starts. ErrImagePull
 // is missing: one failure of a registry passes.
 var neverStarts = []string{
 	"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError", "RunContainerError",

@@ -36,7 +36,7 @@ const (
 	// kubeletTime is how long a kubelet may take for a reply.
 	kubeletTime = 10 * time.Second
 
-	// maxConfigz is the size of a kubelet's reply of which more is not read. The owner of a
+	// maxConfigz is the size of a kubelet's reply; longer replies are cut. The owner of a
 	// node controls it; that of a kubelet has about four kibibytes.
 	maxConfigz = 1 << 20
 )
@@ -149,7 +149,7 @@ func each[T, R any](ctx context.Context, list []T, get func(context.Context, T) 
 }
 
 // limits are the sizes, in bytes, beyond which nothing is read. Tenants write objects of up to
-// three megabytes, of which 50,000 would be 150 gigabytes.
+// three megabytes: 50,000 would be 150 gigabytes.
 type limits struct {
 	page int64 // of one reply
 

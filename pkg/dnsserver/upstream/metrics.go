@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are the metrics of all clients of a process, of which no two have the same
+// Metrics are the metrics of all clients of a process; no two have the same
 // Config.Zone. A nil *Metrics records nothing.
 //
 // The labels zone and server come from the configuration or the host's resolv.conf; their

@@ -38,7 +38,7 @@ func (t *Target) AppendLabel(b []byte) []byte {
 }
 
 // SRVSet is the set of SRV records of a node: one for each target and port number. Their
-// priority is 0. A record is built when it is read: a Service may have 100,000 targets, of which
+// priority is 0. A record is built when it is read: a Service may have 100,000 targets, and
 // few fit into a reply.
 type SRVSet struct {
 	Service fqdn.Name // the parent of the labels of the targets

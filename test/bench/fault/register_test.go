@@ -146,7 +146,7 @@ func (r *register) behind() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if slices.Contains(r.last, false) {
-		return fmt.Errorf("%s has not reached state %d, of which the API server has accepted %d", r.name, len(r.states)-1, r.acked)
+		return fmt.Errorf("%s has not reached state %d, the API server has accepted %d", r.name, len(r.states)-1, r.acked)
 	}
 	return nil
 }

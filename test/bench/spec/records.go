@@ -229,7 +229,7 @@ func (z *Zone) reverseOnlyServices(w *world.World) {
 	}
 }
 
-// nameServers adds NS records for the Services of which the server is an endpoint, with
+// nameServers adds NS records for the Services that have the server as an endpoint, with
 // their addresses at ns.dns. Without such a Service, ns.dns has the server's addresses.
 func (z *Zone) nameServers(w *world.World, self []netip.Addr) {
 	origin := "ns.dns." + z.name

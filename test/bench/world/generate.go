@@ -26,7 +26,7 @@ type Generator struct {
 	sequence  int // objects created so far
 }
 
-// FQDNEndpoint is the endpoint of slices of type FQDN, of which a world has a few.
+// FQDNEndpoint is the endpoint of slices of type FQDN; a world has a few.
 const FQDNEndpoint = "host.example"
 
 // New returns a generator of a world of about n services. The addresses of the server
