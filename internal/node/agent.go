@@ -47,7 +47,7 @@ type Agent struct {
 func (s *Agent) Run(ctx context.Context, c config.Agent) error {
 	registry := daemon.NewRegistry(s.Version)
 	s.Writer.Register(registry)
-	s.agent, s.pods = NewApplier(NewMetrics(registry), s.Log), NewLookupMetrics(registry, "dnsconfigurer_agent_")
+	s.agent, s.pods = newApplier(newMetrics(registry), s.Log), NewLookupMetrics(registry, "dnsconfigurer_agent_")
 	s.agent.RegisterDrift(registry)
 	s.taints = newTaintMetrics(registry)
 	s.relays.register(registry)
@@ -135,7 +135,7 @@ func (s *Agent) applyLocked(c config.Agent) (daemon.Task, error) {
 	if lookups.ClientErr != nil {
 		return nil, lookups.ClientErr
 	}
-	lookups.FollowAnnotations(FollowedAnnotations(), s.agent.PodChanged)
+	lookups.pods.FollowAnnotations(FollowedAnnotations(), s.agent.PodChanged)
 	var following daemon.Task
 	if c.InferNodeFacts {
 		following, err = s.infer(c, lookups)
@@ -166,7 +166,7 @@ func (s *Agent) applyFacts(c config.Agent, lookups *Lookups, source string, obse
 		hook.Lookup = lookups.LookupForced
 	}
 	notify := NotifyHost(host, s.agent.HostChanged) // before the decisions with new settings
-	settings := NewSettings(hook, c.RefreshConfiguration, c.Verify, c.Node, lookups)
+	settings := newSettings(hook, c, lookups)
 	settings.Observed = observed
 	s.agent.SetSettings(settings)
 	facts := &v1alpha1.NodeFacts{Source: source, ClusterDNS: []string{}, ClusterDomain: c.Node.ClusterDomain, ResolvConf: c.Node.ResolvConf}
@@ -186,7 +186,7 @@ func (s *Agent) applyFacts(c config.Agent, lookups *Lookups, source string, obse
 // the runtime.
 func (s *Agent) newRemover(c config.Agent, lookups *Lookups) *taintRemover {
 	return &taintRemover{
-		Client: lookups.Client(), Node: c.Node.Name, Taint: c.Taint,
+		Client: lookups.api, Node: c.Node.Name, Taint: c.Taint,
 		Ready: s.relays.isSynchronized, Metrics: s.taints, Log: s.Log,
 	}
 }
@@ -233,7 +233,7 @@ func (s *Agent) serveSource(ctx context.Context, conn net.Conn) {
 		}
 		ack := podfile.Ack{Sequence: e.Sequence}
 		if e.Kind == podfile.Registering {
-			stopping, known := s.lookups.Load().Stopping()
+			stopping, known := s.lookups.Load().stopping()
 			ack.Stopping, ack.Unknown = stopping, !known
 		}
 		return podfile.Write(conn, ack)

@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
@@ -70,15 +69,17 @@ type Settings struct {
 	Report func(events.Refresh)
 }
 
-// NewSettings returns the settings of a configuration. The Hook's Lookup is that of lookups.
-func NewSettings(hook *cri.Hook, c v1alpha1.RefreshConfiguration, verify time.Duration, n config.Node,
-	lookups *Lookups) *Settings {
-	return &Settings{
+// newSettings returns the settings of a configuration. The Hook's Lookup is that of lookups.
+func newSettings(hook *cri.Hook, c config.Agent, lookups *Lookups) *Settings {
+	s := &Settings{
 		Hook: hook, Directories: c.SandboxDirectories, Refresh: Scope(c.Refresh), DryRun: c.RefreshDryRun,
-		RefreshRate: c.RefreshRate, Verify: verify, Report: lookups.Reporter.ReportRefresh,
-		Annotations: lookups.Annotations, Synced: lookups.Synced(),
-		Facts: fmt.Sprint(n.ClusterDNS, n.ClusterDomain, n.ResolvConf, n.IPs),
+		RefreshRate: c.RefreshRate, Verify: c.Verify, Report: lookups.Reporter.ReportRefresh, Annotations: lookups.pods.Annotations,
+		Facts: fmt.Sprint(c.Node.ClusterDNS, c.Node.ClusterDomain, c.Node.ResolvConf, c.Node.IPs),
 	}
+	if lookups.api != nil {
+		s.Synced = lookups.pods.Synced()
+	}
+	return s
 }
 
 // Applier writes the resolv.conf of sandboxes. Call SetSettings before Handle.
@@ -157,8 +158,8 @@ func (a *atomicValue[T]) Load() (value T) {
 
 func (a *atomicValue[T]) Store(v T) { a.v.Store(&v) }
 
-// NewApplier returns an Applier without sandboxes.
-func NewApplier(metrics *Metrics, log *slog.Logger) *Applier {
+// newApplier returns an Applier without sandboxes.
+func newApplier(metrics *Metrics, log *slog.Logger) *Applier {
 	return &Applier{Metrics: metrics, Log: log, queue: newQueue()}
 }
 

@@ -55,7 +55,7 @@ func newApplierTest(t *testing.T) *applierTest {
 		t.Fatal(err)
 	}
 	a := &applierTest{
-		T: t, Applier: NewApplier(NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)),
+		T: t, Applier: newApplier(newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)),
 		directory: t.TempDir(), reports: make(chan cri.Report, 100), refreshes: make(chan events.Refresh, 1000),
 		sandbox: podfile.Sandbox{ID: "5e1f", Namespace: "shop", Name: "web", UID: "u"},
 	}

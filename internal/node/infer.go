@@ -113,7 +113,7 @@ func (i *inferrer) applyWithoutFacts() {
 	s.facts.Store(nil)
 	hook := &cri.Hook{Mode: c.Mode(), Problem: errFactsUnknown, Lookup: i.lookups.Lookup, Report: i.lookups.Reporter.Report,
 		HostFiles: func() cri.HostFiles { return cri.HostFiles{} }}
-	settings := NewSettings(hook, c.RefreshConfiguration, c.Verify, c.Node, i.lookups)
+	settings := newSettings(hook, c, i.lookups)
 	settings.Observed = i.observe
 	s.agent.SetSettings(settings)
 	s.Log.Info("configuration applied, inferring the node facts from pods", "mode", c.Mode())

@@ -122,7 +122,7 @@ func TestServer_InferReplaced(t *testing.T) {
 	}
 	s := Agent{Version: "test", Log: slog.New(slog.DiscardHandler)}
 	registry := prometheus.NewRegistry()
-	s.agent, s.pods = NewApplier(NewMetrics(registry), s.Log), NewLookupMetrics(registry, "dnsconfigurer_agent_")
+	s.agent, s.pods = newApplier(newMetrics(registry), s.Log), NewLookupMetrics(registry, "dnsconfigurer_agent_")
 	s.facts.Store(&v1alpha1.NodeFacts{Source: sourcePods, ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local",
 		ResolvConf: dir + "/resolv.conf"})
 	if _, err := s.apply(c); err != nil {

@@ -106,37 +106,13 @@ func NewLookups(cfg LookupConfig, userAgent string, m *LookupMetrics, log *slog.
 // HasClient reports whether there is a client of the API server.
 func (l *Lookups) HasClient() bool { return l.api != nil }
 
-// Client returns the client of the API server. nil: there is none.
-func (l *Lookups) Client() rest.Interface { return l.api }
-
-// Synced returns a channel that is closed when the pods of the API server are known. Without a
-// client it is nil.
-func (l *Lookups) Synced() <-chan struct{} {
-	if l.api == nil {
-		return nil
-	}
-	return l.pods.Synced()
-}
-
-// Stopping returns the number of pods whose containers are being stopped, see [cluster.Pods.Stopping].
+// stopping returns the number of pods whose containers are being stopped, see [cluster.Pods.Stopping].
 // Without a client it is 0, and known.
-func (l *Lookups) Stopping() (pods int, known bool) {
+func (l *Lookups) stopping() (pods int, known bool) {
 	if l.api == nil {
 		return 0, true
 	}
 	return l.pods.Stopping()
-}
-
-// FollowAnnotations makes Annotations return names, and calls changed with the UID of a pod for
-// which they have changed. changed must not block. It must be called before Run.
-func (l *Lookups) FollowAnnotations(names []string, changed func(uid string)) {
-	l.pods.FollowAnnotations(names, changed)
-}
-
-// Annotations returns the followed annotations of a pod as the API server has them now. ok is
-// false if they are not known.
-func (l *Lookups) Annotations(uid string) (values map[string]string, ok bool) {
-	return l.pods.Annotations(uid)
 }
 
 // Run keeps the pods up to date and sends events until ctx ends.

@@ -21,8 +21,8 @@ type Metrics struct {
 	refreshed prometheus.Gauge
 }
 
-// NewMetrics returns metrics registered with r. It panics if r has them already.
-func NewMetrics(r prometheus.Registerer) *Metrics {
+// newMetrics returns metrics registered with r. It panics if r has them already.
+func newMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_agent_decisions_total",
