@@ -67,7 +67,7 @@ func podWithCat(name string) *corev1.Pod {
 	p.Spec.Volumes = []corev1.Volume{{Name: programs.Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	p.Spec.InitContainers = []corev1.Container{{
 		Name: "cat", Image: nodetools.LibrariesImage, ImagePullPolicy: corev1.PullNever,
-		Command:      []string{"/bin/busybox", "ln", "-s", programs.MountPath + "/cat"},
+		Command:      []string{"/bin/busybox", "ln", "-s", "/bin/busybox", programs.MountPath + "/cat"},
 		VolumeMounts: []corev1.VolumeMount{programs},
 	}}
 	p.Spec.Containers[0].VolumeMounts = p.Spec.InitContainers[0].VolumeMounts
