@@ -272,6 +272,11 @@ type NodeCacheConfiguration struct {
 	// ClusterDomain is the domain of the cluster. Empty: "cluster.local".
 	ClusterDomain string `json:"clusterDomain,omitempty"`
 
+	// FallbackService is a headless Service of the pods of the cluster DNS, as NAME.NAMESPACE. Queries to
+	// Listen go to these pods, at port 53, while the node cache is down or does not answer: the kernel
+	// translates them. Queries to the address of a Service do so without it, by kube-proxy. Empty: none.
+	FallbackService string `json:"fallbackService,omitempty"`
+
 	// ReverseCIDRs lists the cluster's networks of Services and pods, as in the
 	// configuration of the cluster DNS. Their reverse names are sent to the cluster DNS,
 	// even if StubDomains has a shorter zone, such as "10.in-addr.arpa". Empty: all reverse

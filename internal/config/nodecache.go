@@ -27,6 +27,7 @@ type NodeCache struct {
 
 	Addrs        []netip.AddrPort     // of Listen
 	Domain       fqdn.Name            // of ClusterDomain
+	Fallback     fqdn.Name            // of FallbackService
 	Reverse      []netip.Prefix       // of ReverseCIDRs
 	Local        dnsserver.LocalNames // of LocalNames
 	Autopath     dnsserver.Autopath
@@ -92,6 +93,19 @@ var nodeCacheFields = []Field[NodeCache]{
 		},
 	},
 	clusterDomainField(func(c *NodeCache) (*string, *fqdn.Name) { return &c.ClusterDomain, &c.Domain }),
+	{
+		Path: "fallbackService", Restart: true, At: func(c *NodeCache) any { return &c.FallbackService },
+		Check: func(c *NodeCache) (err error) {
+			switch name, namespace, ok := strings.Cut(c.FallbackService, "."); {
+			case c.FallbackService == "":
+			case !ok || len(fqdn.LabelProblems(name))+len(fqdn.LabelProblems(namespace)) > 0:
+				err = fmt.Errorf("%q is not a Service: want NAME.NAMESPACE", c.FallbackService)
+			default:
+				c.Fallback = fqdn.Join(c.Domain, name, namespace, "svc")
+			}
+			return err
+		},
+	},
 	{
 		Path: "reverseCIDRs", Flag: "reverse-cidr", At: func(c *NodeCache) any { return &c.ReverseCIDRs },
 		Usage: "`CIDR` of Services and pods, whose reverse names are sent to the cluster DNS; " +

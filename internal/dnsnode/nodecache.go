@@ -50,7 +50,7 @@ func RunNodeCache(ctx context.Context, p Process[config.NodeCache], c config.Nod
 			return nil, err
 		}
 		guard := newGuard(addrs.iface, sockets.Addrs(), registry, p.Log)
-		if err := guard.installRules(c.Notrack); err != nil {
+		if err := guard.installRules(c.Notrack, newLease(c.Fallback, cluster.exchange, registry, p.Log)); err != nil {
 			sockets.Close()
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -42,7 +43,10 @@ type guard struct {
 	iface *nodenet.Interface // nil: the addresses are not assigned by the node cache
 	addrs []netip.AddrPort
 	rules *nodenet.Rules // nil: none are installed
+	lease *lease         // nil: the rules have none
 	log   *slog.Logger
+
+	dialer *net.Dialer // for probes, which pass the rules
 
 	restored  *prometheus.CounterVec
 	reachable *prometheus.GaugeVec
@@ -63,7 +67,7 @@ type problems map[netip.AddrPort]error
 // address, which is not one address.
 func newGuard(iface *nodenet.Interface, addrs []netip.AddrPort, register prometheus.Registerer, log *slog.Logger) *guard {
 	g := &guard{
-		iface: iface, log: log, changed: make(chan struct{}, 1), probeNow: make(chan struct{}, 1),
+		iface: iface, log: log, dialer: &net.Dialer{}, changed: make(chan struct{}, 1), probeNow: make(chan struct{}, 1),
 		addrs: slices.DeleteFunc(slices.Clone(addrs), func(a netip.AddrPort) bool { return a.Addr().IsUnspecified() }),
 		restored: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_nodecache_restored_total",
@@ -82,17 +86,34 @@ func newGuard(iface *nodenet.Interface, addrs []netip.AddrPort, register prometh
 }
 
 // installRules installs the rules for all addresses but those of the loopback, which proxies do
-// not translate. Without rules it returns an error if an address may be that of a Service. For a
-// link-local address only a pod with hostPort 53 is translated, which is rare.
-func (g *guard) installRules(mode string) (err error) {
-	addrs := slices.DeleteFunc(slices.Clone(g.addrs), func(a netip.AddrPort) bool { return a.Addr().IsLoopback() })
+// not translate. An address that may be that of a Service has a lease, since kube-proxy translates it when the
+// lease ends; so has each address if there is a fallback. Without rules installRules returns an error if an
+// address may be that of a Service. For a link-local address only a pod with hostPort 53 is translated, which
+// is rare.
+func (g *guard) installRules(mode string, fallback *lease) (err error) {
+	var addrs []nodenet.Address
+	var services []netip.AddrPort
+	for _, a := range g.addrs {
+		switch {
+		case a.Addr().IsLoopback():
+			continue
+		case !a.Addr().IsLinkLocalUnicast():
+			services = append(services, a)
+		}
+		addrs = append(addrs, nodenet.Address{AddrPort: a, Leased: fallback.service != "" || !a.Addr().IsLinkLocalUnicast()})
+	}
 	if len(addrs) == 0 || mode == v1alpha1.NotrackDisabled {
 		return nil
 	}
 	if g.rules, err = nodenet.Install(addrs); err == nil {
+		g.lease, g.dialer = fallback, nodenet.ProbeDialer()
+		for _, a := range addrs {
+			if a.Leased {
+				g.lease.addrs = append(g.lease.addrs, a.AddrPort)
+			}
+		}
 		return nil
 	}
-	services := slices.DeleteFunc(addrs, func(a netip.AddrPort) bool { return a.Addr().IsLinkLocalUnicast() })
 	if len(services) > 0 {
 		return fmt.Errorf("cannot keep kube-proxy from translating %v (set notrack to disabled if no proxy "+
 			"translates them): %w", services, err)
@@ -115,6 +136,9 @@ func (g *guard) run(ctx context.Context) error {
 		return err
 	}
 	tasks := []daemon.Task{g.checkPeriodically}
+	if g.lease != nil {
+		tasks = append(tasks, g.lease.keep, g.lease.followServers)
+	}
 	if g.iface != nil {
 		tasks = append(tasks, g.watchInterface, g.maintainInterface)
 	}
@@ -204,9 +228,9 @@ func (g *guard) check(ctx context.Context) error {
 	var probes sync.WaitGroup
 	for _, addr := range g.addrs {
 		probes.Go(func() {
-			err := probe(ctx, "udp", addr)
+			err := probe(ctx, g.dialer, "udp", addr)
 			if err == nil {
-				err = probe(ctx, "tcp", addr)
+				err = probe(ctx, g.dialer, "tcp", addr)
 			}
 			if err != nil {
 				mu.Lock()

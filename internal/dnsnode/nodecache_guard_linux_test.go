@@ -29,7 +29,7 @@ const linkLocalFields = "listen: ['169.254.20.10:53', '[fd00:20::10]:53']\ninter
 func answers(t *testing.T) error {
 	for _, addr := range []string{"169.254.20.10:53", "[fd00:20::10]:53"} {
 		for _, network := range []string{"udp", "tcp"} {
-			if err := probe(t.Context(), network, netip.MustParseAddrPort(addr)); err != nil {
+			if err := probe(t.Context(), &net.Dialer{}, network, netip.MustParseAddrPort(addr)); err != nil {
 				return err
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -46,11 +47,11 @@ func answerProbe(name string) dns.RR {
 }
 
 // probe returns an error if queries to addr over network, "udp" or "tcp", do not reach this
-// instance, or its successor on the same address.
-func probe(ctx context.Context, network string, addr netip.AddrPort) error {
+// instance, or its successor on the same address. dialer opens the socket.
+func probe(ctx context.Context, dialer *net.Dialer, network string, addr netip.AddrPort) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	client := dns.Client{Net: network, Timeout: probeTimeout}
+	client := dns.Client{Net: network, Dialer: dialer, Timeout: probeTimeout}
 	if network == "udp" {
 		client.Timeout = probeRetry
 	}

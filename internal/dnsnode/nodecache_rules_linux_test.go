@@ -5,11 +5,15 @@ package dnsnode
 
 import (
 	"errors"
+	"fmt"
+	"net"
 	"net/netip"
+	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/miekg/dns"
 	"golang.org/x/sys/unix"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
@@ -66,19 +70,23 @@ func newNode(t *testing.T) node {
 	return node{t, pod, startClusterDNS(t)}
 }
 
-// expectReach checks whether queries of the host and of the pod reach the node cache.
-func (n node) expectReach(want bool) {
+// expectReach checks whether queries of the host and of the pod to addr reach the node cache. The lease of an
+// address begins after the first probe.
+func (n node) expectReach(addr netip.AddrPort, want bool) {
 	n.Helper()
-	for _, network := range []string{"udp", "tcp"} {
-		host := probe(n.Context(), network, serviceAddr)
-		var pod error
-		n.pod.Do(func() { pod = probe(n.Context(), network, serviceAddr) })
-		for client, err := range map[string]error{"host": host, "pod": pod} {
-			if (err == nil) != want {
-				n.Errorf("a query of the %s over %s reaches the node cache: want %t, %v", client, network, want, err)
+	poll.UntilNil(n, fmt.Sprintf("queries to %s reach the node cache: %t", addr, want), func() error {
+		for _, network := range []string{"udp", "tcp"} {
+			host := probe(n.Context(), &net.Dialer{}, network, addr)
+			var pod error
+			n.pod.Do(func() { pod = probe(n.Context(), &net.Dialer{}, network, addr) })
+			for client, err := range map[string]error{"host": host, "pod": pod} {
+				if (err == nil) != want {
+					return fmt.Errorf("%s over %s: %w", client, network, err)
+				}
 			}
 		}
-	}
+		return nil
+	})
 }
 
 func testProxy(t *testing.T, name string) {
@@ -94,22 +102,68 @@ func testProxy(t *testing.T, name string) {
 	}
 	i := startInstance(t, serviceFields)
 	becomes(t, i, i.readyz, "200 ok\naddress 10.96.0.10:53: ok\n")
-	n.expectReach(true)
+	n.expectReach(serviceAddr, true)
 	// Other processes cannot remove the rules.
 	netns.Run(t, "nft flush ruleset")
 	netns.Run(t, translate(name)...)
-	n.expectReach(true)
+	n.expectReach(serviceAddr, true)
 	// Without the rules, queries reach the cluster DNS again.
 	i.stop()
 	if err := i.wait(t); err != nil {
 		t.Error(err)
 	}
-	n.expectReach(false)
+	n.expectReach(serviceAddr, false)
 }
 
 func TestRules_IptablesLegacy(t *testing.T) { testProxy(t, "iptables-legacy") }
 func TestRules_IptablesNft(t *testing.T)    { testProxy(t, "iptables-nft") }
 func TestRules_Nftables(t *testing.T)       { testProxy(t, "nftables") }
+
+// TestLease: without the node cache, queries to its address reach the pods of the cluster DNS, which the kernel
+// knows by the headless Service.
+func TestLease(t *testing.T) {
+	if !enter(t) {
+		return
+	}
+	netns.Run(t, "ip link set lo up", "sysctl -qw net.ipv4.ip_forward=1")
+	n := node{T: t, pod: netns.NewPod(t, 0)}
+	n.cluster = startClusterDNSWith(t, "10.244.0.1") // the address of each name, so that of the pod
+	packets, err := net.ListenPacket("udp", "10.244.0.1:53")
+	if err != nil {
+		t.Fatal(err)
+	}
+	streams, err := net.Listen("tcp", "10.244.0.1:53")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := dnstest.Serve(packets, streams, dnstest.Reply(func(query *dns.Msg) *dns.Msg {
+		return new(dns.Msg).SetRcode(query, dns.RcodeNameError)
+	}))
+	t.Cleanup(func() { server.Close() })
+	addr := netip.MustParseAddrPort("169.254.20.10:53")
+	const fields = "listen: ['169.254.20.10:53']\ninterface: lo\n"
+
+	i := startInstance(t, fields+"fallbackService: dns-pods.kube-system\n")
+	becomes(t, i, i.log.String, `msg="fallback to the cluster DNS" addresses=[169.254.20.10:53] servers=[10.244.0.1:53]`)
+	becomes(t, i, func() string { return i.metric("dnsconfigurer_nodecache_fallback_servers") }, " 1")
+	n.expectReach(addr, true)
+	i.stop()
+	if err := i.wait(t); err != nil {
+		t.Error(err)
+	}
+	n.expectReach(addr, false)
+
+	// A node cache without a fallback removes that of an earlier configuration.
+	without := startInstance(t, fields)
+	n.expectReach(addr, true)
+	without.stop()
+	if err := without.wait(t); err != nil {
+		t.Error(err)
+	}
+	if rules, err := exec.Command("nft", "list", "ruleset").CombinedOutput(); err != nil || len(rules) > 0 {
+		t.Errorf("rules are left: %v\n%s", err, rules)
+	}
+}
 
 // TestRules_HostPort: a pod with hostPort 53 does not get the queries to a link-local address of
 // the node cache, as it would without rules.
@@ -130,7 +184,7 @@ func TestRules_HostPort(t *testing.T) {
 	i := startInstance(t, fields)
 	becomes(t, i, i.readyz, "200 ok")
 	var pod error
-	n.pod.Do(func() { pod = probe(t.Context(), "udp", netip.MustParseAddrPort("169.254.20.10:53")) })
+	n.pod.Do(func() { pod = probe(t.Context(), &net.Dialer{}, "udp", netip.MustParseAddrPort("169.254.20.10:53")) })
 	if pod != nil {
 		t.Errorf("a query of a pod: %v", pod)
 	}
@@ -147,13 +201,13 @@ func TestRules_Overlap(t *testing.T) {
 	becomes(t, first, first.readyz, "200 ok")
 	second := startInstance(t, serviceFields+"logFormat: json\n")
 	becomes(t, second, second.log.String, "msg=serving")
-	poll.UntilNil(t, "a reply", func() error { return probe(t.Context(), "udp", serviceAddr) })
+	poll.UntilNil(t, "a reply", func() error { return probe(t.Context(), &net.Dialer{}, "udp", serviceAddr) })
 	first.stop()
 	if err := first.wait(t); err != nil {
 		t.Error(err)
 	}
 	becomes(t, second, second.readyz, "200 ok")
-	n.expectReach(true)
+	n.expectReach(serviceAddr, true)
 }
 
 // TestRules_NoCapability: without CAP_NET_ADMIN the start fails, unless no address may be that

@@ -6,6 +6,7 @@ package nodenet
 import (
 	"errors"
 	"net/netip"
+	"time"
 )
 
 // Interface is an interface and the addresses that it must have.
@@ -36,3 +37,16 @@ func (r Restored) String() string { return string(r.Kind) + " " + r.Name }
 
 // ErrFamilyDisabled is the error for an address whose family the kernel has disabled.
 var ErrFamilyDisabled = errors.New("the kernel has disabled IPv6")
+
+// Address is an address of the node cache.
+type Address struct {
+	netip.AddrPort
+
+	// Leased exempts queries to the address from translation only while the lease lasts: until LeaseTime
+	// after the last reply over UDP. Otherwise they are exempt as long as the process lives.
+	Leased bool
+}
+
+// LeaseTime is the lease of a leased address. It is the time that queries are sent to a server that
+// hangs. A client repeats a query after 1 s at the earliest, so a client sends at most one query in vain.
+const LeaseTime = 300 * time.Millisecond

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 
 	"github.com/vishvananda/netlink/nl"
@@ -111,4 +112,44 @@ func payload(base, offset, length uint32) *nl.RtAttr {
 func compare(load *nl.RtAttr, value ...byte) []*nl.RtAttr {
 	return []*nl.RtAttr{load, expression("cmp", number(unix.NFTA_CMP_SREG, unix.NFT_REG_1), number(unix.NFTA_CMP_OP, unix.NFT_CMP_EQ),
 		nested(unix.NFTA_CMP_DATA, nl.NewRtAttr(unix.NFTA_DATA_VALUE, value)))}
+}
+
+// native returns a number as the kernel compares it in a register.
+func native(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
+
+func newTable(name string, flags uint32) message {
+	return message{unix.NFT_MSG_NEWTABLE, []*nl.RtAttr{text(unix.NFTA_TABLE_NAME, name), number(unix.NFTA_TABLE_FLAGS, flags)}}
+}
+
+// hook is a hook of netfilter; its name is that of the chain, too.
+type hook struct {
+	name   string
+	number uint32
+}
+
+var (
+	prerouting  = hook{"prerouting", unix.NF_INET_PRE_ROUTING}
+	output      = hook{"output", unix.NF_INET_LOCAL_OUT}
+	postrouting = hook{"postrouting", unix.NF_INET_POST_ROUTING}
+)
+
+// newChain creates a chain of a type, such as "filter" or "nat".
+func newChain(table string, h hook, kind string, priority int32) message {
+	return message{unix.NFT_MSG_NEWCHAIN, []*nl.RtAttr{
+		text(unix.NFTA_CHAIN_TABLE, table),
+		text(unix.NFTA_CHAIN_NAME, h.name),
+		text(unix.NFTA_CHAIN_TYPE, kind),
+		nested(unix.NFTA_CHAIN_HOOK,
+			number(unix.NFTA_HOOK_HOOKNUM, h.number),
+			number(unix.NFTA_HOOK_PRIORITY, uint32(priority))),
+	}}
+}
+
+// newRule appends a rule to a chain: the expressions of all parts, in their order.
+func newRule(table string, h hook, parts ...[]*nl.RtAttr) message {
+	return message{unix.NFT_MSG_NEWRULE, []*nl.RtAttr{
+		text(unix.NFTA_RULE_TABLE, table),
+		text(unix.NFTA_RULE_CHAIN, h.name),
+		nested(unix.NFTA_RULE_EXPRESSIONS, slices.Concat(parts...)...),
+	}}
 }

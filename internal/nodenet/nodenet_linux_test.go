@@ -189,7 +189,7 @@ func TestInstall_Rules(t *testing.T) {
 	if !enter(t) {
 		return
 	}
-	addrs := []netip.AddrPort{netip.MustParseAddrPort("10.96.0.10:53"), netip.MustParseAddrPort("[fd00:10::a]:1053")}
+	addrs := []Address{{netip.MustParseAddrPort("10.96.0.10:53"), false}, {netip.MustParseAddrPort("[fd00:10::a]:1053"), true}}
 	first, err := Install(addrs)
 	if err != nil {
 		t.Fatal(err)
@@ -197,12 +197,19 @@ func TestInstall_Rules(t *testing.T) {
 	defer first.Remove()
 	const want = `	flags owner
 
+	set alive6 {
+		type ipv6_addr
+		size 64
+		flags dynamic,timeout
+		timeout 300ms
+	}
+
 	chain prerouting {
 		type filter hook prerouting priority raw; policy accept;
 		ip daddr 10.96.0.10 udp dport 53 notrack
 		ip daddr 10.96.0.10 tcp dport 53 notrack
-		ip6 daddr fd00:10::a udp dport 1053 notrack
-		ip6 daddr fd00:10::a tcp dport 1053 notrack
+		ip6 daddr fd00:10::a udp dport 1053 ip6 daddr @alive6 notrack
+		ip6 daddr fd00:10::a tcp dport 1053 ip6 daddr @alive6 notrack
 	}
 
 	chain output {
@@ -211,9 +218,11 @@ func TestInstall_Rules(t *testing.T) {
 		ip saddr 10.96.0.10 udp sport 53 notrack
 		ip daddr 10.96.0.10 tcp dport 53 notrack
 		ip saddr 10.96.0.10 tcp sport 53 notrack
-		ip6 daddr fd00:10::a udp dport 1053 notrack
-		ip6 saddr fd00:10::a udp sport 1053 notrack
-		ip6 daddr fd00:10::a tcp dport 1053 notrack
+		ip6 daddr fd00:10::a udp dport 1053 meta mark 0x00000035 notrack
+		ip6 daddr fd00:10::a udp dport 1053 ip6 daddr @alive6 notrack
+		ip6 saddr fd00:10::a udp sport 1053 update @alive6 { ip6 saddr } notrack
+		ip6 daddr fd00:10::a tcp dport 1053 meta mark 0x00000035 notrack
+		ip6 daddr fd00:10::a tcp dport 1053 ip6 daddr @alive6 notrack
 		ip6 saddr fd00:10::a tcp sport 1053 notrack
 	}
 }
@@ -265,7 +274,7 @@ func TestInstall_Crash(t *testing.T) {
 	}
 	const crash = "DNSCONFIGURER_TEST_CRASH"
 	if os.Getenv(crash) != "" {
-		if _, err := Install([]netip.AddrPort{netip.MustParseAddrPort("10.96.0.10:53")}); err != nil {
+		if _, err := Install([]Address{{netip.MustParseAddrPort("10.96.0.10:53"), false}}); err != nil {
 			t.Fatal(err)
 		}
 		fmt.Print(ruleset(t))

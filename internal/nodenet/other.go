@@ -8,6 +8,7 @@ package nodenet
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 )
 
@@ -29,7 +30,13 @@ func (i Interface) Watch(context.Context, func()) error { return errNotLinux }
 type Rules struct{}
 
 // Install is implemented on Linux only.
-func Install([]netip.AddrPort) (*Rules, error) { return nil, errNotLinux }
+func Install([]Address) (*Rules, error) { return nil, errNotLinux }
 
 // Remove removes the rules.
 func (r *Rules) Remove() {}
+
+// SetFallback is implemented on Linux only.
+func SetFallback(addrs, servers []netip.AddrPort) error { return errNotLinux }
+
+// ProbeDialer opens sockets as any other dialer.
+func ProbeDialer() *net.Dialer { return &net.Dialer{} }

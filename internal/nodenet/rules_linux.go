@@ -5,6 +5,7 @@ package nodenet
 
 import (
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -23,6 +24,13 @@ type Rules struct {
 	socket *nl.NetlinkSocket // owns the table
 }
 
+// probeMark is the mark of queries (SO_MARK) that are exempt without a lease. They renew it on an idle
+// node, and when a server is back. It has no bit in common with the marks of kube-proxy (0x4000, 0x8000).
+const probeMark = 53
+
+// maxAddresses bounds the addresses of a family that have a lease.
+const maxAddresses = 64
+
 // tableOwner is the flag of a table that belongs to a netlink socket (NFT_TABLE_F_OWNER,
 // Linux 5.12). No other process can change it, not even with "nft flush ruleset". The kernel
 // removes it when the socket is closed.
@@ -33,22 +41,34 @@ const timeout = 5 * time.Second
 
 // Install writes rules for queries to addrs, over UDP and TCP, and for the replies. It needs
 // CAP_NET_ADMIN.
-func Install(addrs []netip.AddrPort) (*Rules, error) {
+func Install(addrs []Address) (*Rules, error) {
+	r := &Rules{table: "dnsconfigurer-" + strings.ToLower(rand.Text()[:8])}
+	var err error
+	if r.socket, err = apply(r.messages(addrs)); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// apply commits the messages through a new socket. The tables with the flag tableOwner live as long as it.
+func apply(messages []message) (*nl.NetlinkSocket, error) {
 	socket, err := nl.Subscribe(unix.NETLINK_NETFILTER)
 	if err != nil {
 		return nil, fmt.Errorf("opening a netfilter socket: %w", err)
 	}
 	wait := unix.NsecToTimeval(timeout.Nanoseconds())
-	r := &Rules{table: "dnsconfigurer-" + strings.ToLower(rand.Text()[:8]), socket: socket}
 	if err = errors.Join(socket.SetReceiveTimeout(&wait), socket.SetSendTimeout(&wait)); err == nil {
-		err = commit(socket, r.messages(addrs))
+		err = commit(socket, messages)
 	}
 	if err != nil {
 		socket.Close()
 		return nil, fmt.Errorf("writing nftables rules: %w", withHint(err))
 	}
-	return r, nil
+	return socket, nil
 }
+
+// Remove removes the rules.
+func (r *Rules) Remove() { r.socket.Close() }
 
 // withHint adds to an error of the kernel what to do about it.
 func withHint(err error) error {
@@ -61,52 +81,96 @@ func withHint(err error) error {
 	return err
 }
 
-// Remove removes the rules.
-func (r *Rules) Remove() { r.socket.Close() }
-
-// priorityRaw is before connection tracking (-200) and after the defragmentation (-400).
-const priorityRaw = -300
-
 // messages returns the messages that create the table. Packets of pods pass prerouting, and
 // those of the host pass output. Replies pass output: untracked as well, they do not create an
-// entry for the reverse direction.
-func (r *Rules) messages(addrs []netip.AddrPort) []message {
-	list := []message{
-		{unix.NFT_MSG_NEWTABLE, []*nl.RtAttr{text(unix.NFTA_TABLE_NAME, r.table), number(unix.NFTA_TABLE_FLAGS, tableOwner)}},
-		r.newChain("prerouting", unix.NF_INET_PRE_ROUTING),
-		r.newChain("output", unix.NF_INET_LOCAL_OUT),
+// entry for the reverse direction. A reply over UDP renews the lease; the kernel completes TCP
+// handshakes for a process that hangs.
+func (r *Rules) messages(addrs []Address) []message {
+	list := []message{newTable(r.table, tableOwner)}
+	for _, family := range []family{ipv4, ipv6} {
+		if slices.ContainsFunc(addrs, func(a Address) bool { return a.Leased && familyOf(a.Addr()) == family }) {
+			list = append(list, newLeaseSet(r.table, family))
+		}
 	}
+	list = append(list, newChain(r.table, prerouting, "filter", priorityRaw), newChain(r.table, output, "filter", priorityRaw))
 	for _, addr := range addrs {
+		f := familyOf(addr.Addr())
 		for _, protocol := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
-			to, from := matchPackets(addr, protocol, destination), matchPackets(addr, protocol, source)
-			notrack := expression("notrack")
+			query := matchPacket(addr.AddrPort, protocol, destination)
+			reply := matchPacket(addr.AddrPort, protocol, source)
+			exempt := query
+			if addr.Leased {
+				exempt = slices.Concat(query, f.inLease())
+				list = append(list, newRule(r.table, output, query, compare(meta(unix.NFT_META_MARK), native(probeMark)...), notrack))
+				if protocol == unix.IPPROTO_UDP {
+					reply = slices.Concat(reply, f.renewLease())
+				}
+			}
 			list = append(list,
-				r.newRule("prerouting", append(to, notrack)),
-				r.newRule("output", append(to, notrack)),
-				r.newRule("output", append(from, notrack)))
+				newRule(r.table, prerouting, exempt, notrack),
+				newRule(r.table, output, exempt, notrack),
+				newRule(r.table, output, reply, notrack))
 		}
 	}
 	return list
 }
 
-func (r *Rules) newChain(name string, hook uint32) message {
-	return message{unix.NFT_MSG_NEWCHAIN, []*nl.RtAttr{
-		text(unix.NFTA_CHAIN_TABLE, r.table),
-		text(unix.NFTA_CHAIN_NAME, name),
-		text(unix.NFTA_CHAIN_TYPE, "filter"),
-		nested(unix.NFTA_CHAIN_HOOK,
-			number(unix.NFTA_HOOK_HOOKNUM, hook),
-			number(unix.NFTA_HOOK_PRIORITY, 1<<32+priorityRaw)), // a negative number in 32 bits
+// priorityRaw is before connection tracking (-200) and after the defragmentation (-400).
+const priorityRaw = -300
+
+// family is an address family with the place of its addresses in a packet.
+type family struct {
+	protocol byte   // of nftables
+	keyType  uint32 // of a set of addresses, as nft(8) names it
+	offset   uint32 // of the source address, RFC 791 section 3.1 and RFC 8200 section 3
+	length   uint32 // of an address
+	lease    string // the set with the addresses whose lease lasts
+}
+
+var (
+	ipv4 = family{unix.NFPROTO_IPV4, 7, 12, 4, "alive4"}
+	ipv6 = family{unix.NFPROTO_IPV6, 8, 8, 16, "alive6"}
+)
+
+func familyOf(addr netip.Addr) family {
+	if addr.Unmap().Is4() {
+		return ipv4
+	}
+	return ipv6
+}
+
+// newLeaseSet creates the set of addresses whose lease lasts.
+func newLeaseSet(table string, f family) message {
+	return message{unix.NFT_MSG_NEWSET, []*nl.RtAttr{
+		text(unix.NFTA_SET_TABLE, table),
+		text(unix.NFTA_SET_NAME, f.lease),
+		number(unix.NFTA_SET_FLAGS, unix.NFT_SET_TIMEOUT|unix.NFT_SET_EVAL),
+		number(unix.NFTA_SET_KEY_TYPE, f.keyType),
+		number(unix.NFTA_SET_KEY_LEN, f.length),
+		number(unix.NFTA_SET_ID, uint32(f.protocol)),
+		nested(unix.NFTA_SET_DESC, number(unix.NFTA_SET_DESC_SIZE, maxAddresses)),
+		nl.NewRtAttr(unix.NFTA_SET_TIMEOUT, binary.BigEndian.AppendUint64(nil, uint64(LeaseTime.Milliseconds()))),
 	}}
 }
 
-func (r *Rules) newRule(chain string, expressions []*nl.RtAttr) message {
-	return message{unix.NFT_MSG_NEWRULE, []*nl.RtAttr{
-		text(unix.NFTA_RULE_TABLE, r.table),
-		text(unix.NFTA_RULE_CHAIN, chain),
-		nested(unix.NFTA_RULE_EXPRESSIONS, expressions...),
-	}}
+// inLease matches packets to an address whose lease lasts.
+func (f family) inLease() []*nl.RtAttr {
+	return []*nl.RtAttr{
+		payload(unix.NFT_PAYLOAD_NETWORK_HEADER, f.offset+f.length, f.length),
+		expression("lookup", text(unix.NFTA_LOOKUP_SET, f.lease), number(unix.NFTA_LOOKUP_SREG, unix.NFT_REG_1)),
+	}
 }
+
+// renewLease renews the lease of the source address.
+func (f family) renewLease() []*nl.RtAttr {
+	return []*nl.RtAttr{
+		payload(unix.NFT_PAYLOAD_NETWORK_HEADER, f.offset, f.length),
+		expression("dynset", text(unix.NFTA_DYNSET_SET_NAME, f.lease), number(unix.NFTA_DYNSET_OP, unix.NFT_DYNSET_OP_UPDATE),
+			number(unix.NFTA_DYNSET_SREG_KEY, unix.NFT_REG_1)),
+	}
+}
+
+var notrack = []*nl.RtAttr{expression("notrack")}
 
 type side uint8
 
@@ -115,22 +179,14 @@ const (
 	destination
 )
 
-// matchPackets returns the expressions that match the packets from or to an address, as
-// "nft --debug=netlink" prints them: each loads a value into register 1 and compares it.
-func matchPackets(addrPort netip.AddrPort, protocol byte, s side) []*nl.RtAttr {
-	addr := addrPort.Addr().Unmap()
-	family, offset := byte(unix.NFPROTO_IPV4), uint32(12) // of the source address, RFC 791 section 3.1
-	if addr.Is6() {
-		family, offset = unix.NFPROTO_IPV6, 8 // RFC 8200 section 3
-	}
-	length, port := uint32(addr.BitLen()/8), uint32(0)
-	if s == destination {
-		offset, port = offset+length, 2
-	}
+// matchPacket returns the expressions that match the packets from or to an address, as "nft --debug=netlink"
+// prints them: each loads a value into register 1 and compares it.
+func matchPacket(addr netip.AddrPort, protocol byte, s side) []*nl.RtAttr {
+	f := familyOf(addr.Addr())
 	return slices.Concat(
-		compare(meta(unix.NFT_META_NFPROTO), family),
-		compare(payload(unix.NFT_PAYLOAD_NETWORK_HEADER, offset, length), addr.AsSlice()...),
+		compare(meta(unix.NFT_META_NFPROTO), f.protocol),
+		compare(payload(unix.NFT_PAYLOAD_NETWORK_HEADER, f.offset+uint32(s)*f.length, f.length), addr.Addr().Unmap().AsSlice()...),
 		compare(meta(unix.NFT_META_L4PROTO), protocol),
-		compare(payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, port, 2), byte(addrPort.Port()>>8), byte(addrPort.Port())),
+		compare(payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 2*uint32(s), 2), binary.BigEndian.AppendUint16(nil, addr.Port())...),
 	)
 }

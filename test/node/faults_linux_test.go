@@ -31,14 +31,13 @@ const (
 var faults = []struct {
 	name     string
 	two      bool // the cluster DNS has two addresses
-	fallback bool // it is also the second server of pods
 	lossless bool // no lookup may fail
 	pause    time.Duration
 	happens  func(t *testing.T, s *served, l load)
 }{
 	{name: "nothing", lossless: true, happens: func(*testing.T, *served, load) {}},
-	{name: "the node cache is killed", happens: restartNodeCache},
-	{name: "the node cache is killed, the cluster DNS is the second server", fallback: true, happens: restartNodeCache},
+	{name: "the node cache is killed", lossless: true, happens: restartNodeCache},
+	{name: "the node cache hangs", lossless: true, happens: func(t *testing.T, s *served, _ load) { s.hang(t, s.cache) }},
 	{name: "the cluster DNS is killed", happens: func(t *testing.T, s *served, _ load) {
 		s.end(t, s.cluster[0], "KILL")
 		<-time.After(restartTime)
@@ -65,7 +64,7 @@ func TestFaults(t *testing.T) {
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
 			s := newServed(t, program, f.two)
-			l := s.startLoad(t, ask, f.fallback, cmp.Or(f.pause, pause))
+			l := s.startLoad(t, ask, cmp.Or(f.pause, pause))
 			l.reach(t, 15)
 			f.happens(t, s, l)
 			l.wait(t)
@@ -125,10 +124,13 @@ func (s *served) startNodeCache(t *testing.T) {
 	t.Helper()
 	s.caches++
 	log := fmt.Sprintf("cache%d.log", s.caches)
-	command := fmt.Sprintf("%s nodecache --listen %s", s.program, at(nodeCache))
+	config := fmt.Sprintf("apiVersion: dnsconfigurer.dev/v1alpha1\nkind: NodeCacheConfiguration\n"+
+		"listen: ['%s']\nfallbackService: dns.kube-system\nclusterDNS:\n", at(nodeCache))
 	for _, addr := range s.addrs {
-		command += " --cluster-dns " + addr.String()
+		config += fmt.Sprintf("- '%s'\n", addr)
 	}
+	s.write(t, "nodecache.yaml", config)
+	command := fmt.Sprintf("%s nodecache --config %s", s.program, filepath.Join(s.dir, "nodecache.yaml"))
 	s.cache = s.spawn(t, command, log)
 	err := poll(func() error {
 		text, err := os.ReadFile(filepath.Join(s.dir, log))
@@ -160,12 +162,13 @@ func upgradeNodeCache(t *testing.T, s *served, l load) {
 	}
 }
 
-// hangCluster stops the first server of the cluster DNS for a while: it receives packets
-// and does not reply.
-func hangCluster(t *testing.T, s *served, _ load) {
-	s.run(t, "kill -STOP "+s.cluster[0]+" && echo stopped")
+func hangCluster(t *testing.T, s *served, _ load) { s.hang(t, s.cluster[0]) }
+
+// hang stops a server for a while: it receives packets and does not reply.
+func (s *served) hang(t *testing.T, pid string) {
+	s.run(t, "kill -STOP "+pid+" && echo stopped")
 	<-time.After(silenceTime)
-	s.run(t, "kill -CONT "+s.cluster[0]+" && echo goes on")
+	s.run(t, "kill -CONT "+pid+" && echo goes on")
 }
 
 // silence drops the queries for a domain for a while.

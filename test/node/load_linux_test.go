@@ -34,7 +34,11 @@ const (
 // loadObjects returns the objects of the cluster: more Services than are looked up before
 // the fault, so that some are looked up for the first time during it.
 func loadObjects() string {
-	text := "apiVersion: v1\nkind: Service\nmetadata: {namespace: payments, name: db}\nspec: {clusterIPs: [10.96.1.2]}\n"
+	text := "apiVersion: v1\nkind: Service\nmetadata: {namespace: payments, name: db}\nspec: {clusterIPs: [10.96.1.2]}\n" +
+		"---\napiVersion: v1\nkind: Service\nmetadata: {namespace: kube-system, name: dns}\nspec: {clusterIP: None}\n" +
+		"---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\n" +
+		"metadata: {namespace: kube-system, name: dns, labels: {kubernetes.io/service-name: dns}}\n" +
+		"endpoints: [{addresses: ['" + clusterDNS.String() + "']}]\n"
 	for n := range names {
 		text += fmt.Sprintf("---\napiVersion: v1\nkind: Service\nmetadata: {namespace: %s, name: s%d}\n"+
 			"spec: {clusterIPs: [10.96.2.%[2]d]}\n", namespace, n)
@@ -77,15 +81,11 @@ type loadPod struct {
 
 func (p loadPod) String() string { return p.library + "-" + p.policy }
 
-// loadPods returns a pod of each library and policy on a node with a node cache. With
-// fallback the cluster DNS is the second server.
-func loadPods(t *testing.T, m *machine, fallback bool) (pods []loadPod) {
+// loadPods returns a pod of each library and policy on a node with a node cache.
+func loadPods(t *testing.T, m *machine) (pods []loadPod) {
 	autopath, listed := facts(), facts()
-	autopath.Autopath.ClusterDNSFallback = fallback
+	autopath.Autopath.ClusterDNSFallback = false
 	listed.ClusterDNS = []netip.Addr{nodeCache}
-	if fallback {
-		listed.ClusterDNS = append(listed.ClusterDNS, clusterDNS)
-	}
 	for _, p := range []struct {
 		name string
 		node policy.Node
@@ -115,9 +115,9 @@ type load struct {
 
 // startLoad starts the programs. The programs of a pod share a mount namespace with its
 // resolv.conf and write to one file.
-func (m *machine) startLoad(t *testing.T, ask map[string]string, fallback bool, pause time.Duration) load {
+func (m *machine) startLoad(t *testing.T, ask map[string]string, pause time.Duration) load {
 	t.Helper()
-	l := load{machine: m, ask: ask, pods: loadPods(t, m, fallback)}
+	l := load{machine: m, ask: ask, pods: loadPods(t, m)}
 	script := ""
 	for _, p := range l.pods {
 		m.write(t, p.String()+".conf", p.resolvConf)

@@ -1,0 +1,202 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsnode
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodenet"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+const (
+	// leaseInterval is the time between two probes of an address: three for a lease.
+	leaseInterval = nodenet.LeaseTime / 3
+
+	// fallbackPort is the port of the pods of the cluster DNS: those of CoreDNS listen on it, and ours.
+	fallbackPort = 53
+
+	// maxFallback bounds the servers of the fallback, and with them the rules in the kernel.
+	maxFallback = 16
+)
+
+// A lease renews the lease of addresses on an idle node, and after a pause of the server. A probe passes the
+// same sockets and the same readers as queries, so a server whose readers hang does not renew it. It also
+// keeps the servers of the fallback up to date.
+type lease struct {
+	addrs    []netip.AddrPort
+	service  fqdn.Name          // with the addresses of the servers; "": there is no fallback
+	exchange dnsserver.Exchange // of the cluster DNS
+	log      *slog.Logger
+
+	lost    prometheus.Counter
+	servers prometheus.Gauge
+}
+
+func newLease(service fqdn.Name, exchange dnsserver.Exchange, register prometheus.Registerer, log *slog.Logger) *lease {
+	l := &lease{
+		service: service, exchange: exchange, log: log,
+		lost: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dnsconfigurer_nodecache_lease_lost_total",
+			Help: "Times that the node cache did not answer its own probes at an address for longer than the lease.",
+		}),
+		servers: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "dnsconfigurer_nodecache_fallback_servers",
+			Help: "Pods of the cluster DNS to which the kernel sends queries while the node cache does not answer.",
+		}),
+	}
+	register.MustRegister(l.lost, l.servers)
+	return l
+}
+
+// keep probes each address until ctx ends.
+func (l *lease) keep(ctx context.Context) error {
+	query := new(dns.Msg).SetQuestion("lease"+probeZone, dns.TypeHINFO)
+	query.RecursionDesired = false
+	packet, err := query.Pack()
+	if err != nil {
+		return err
+	}
+	var probes sync.WaitGroup
+	for _, addr := range l.addrs {
+		probes.Go(func() { l.keepAddress(ctx, addr, packet) })
+	}
+	probes.Wait()
+	return nil
+}
+
+// keepAddress probes an address until ctx ends, and logs when the lease has ended.
+func (l *lease) keepAddress(ctx context.Context, addr netip.AddrPort, packet []byte) {
+	last := time.Now() // of a reply
+	for ctx.Err() == nil {
+		conn, err := nodenet.ProbeDialer().DialContext(ctx, "udp", addr.String())
+		if err != nil {
+			pause(ctx, leaseInterval)
+			continue
+		}
+		// A socket serves for a minute: the address may have been away.
+		for end := time.Now().Add(time.Minute); ctx.Err() == nil && time.Now().Before(end); {
+			sent := time.Now()
+			if exchangeProbe(conn, packet) {
+				now := time.Now()
+				if gap := now.Sub(last); gap > nodenet.LeaseTime {
+					l.lost.Inc()
+					l.log.Warn("node cache did not answer, the kernel sent queries to the cluster DNS",
+						"address", addr, "duration", gap)
+				}
+				last = now
+			}
+			pause(ctx, leaseInterval-time.Since(sent))
+		}
+		conn.Close()
+	}
+}
+
+// exchangeProbe reports whether a reply arrives within leaseInterval: that to this probe or an earlier one.
+func exchangeProbe(conn net.Conn, packet []byte) bool {
+	if _, err := conn.Write(packet); err != nil {
+		return false
+	}
+	var reply [512]byte
+	if err := conn.SetReadDeadline(time.Now().Add(leaseInterval)); err != nil {
+		return false
+	}
+	_, err := conn.Read(reply[:])
+	return err == nil
+}
+
+// followServers writes the servers of the fallback into the kernel until ctx ends. They stay there when the
+// process ends. Without a fallback it removes what an earlier configuration has written.
+func (l *lease) followServers(ctx context.Context) error {
+	if l.service == "" {
+		if err := nodenet.SetFallback(nil, nil); err != nil {
+			l.log.Warn("cannot remove the fallback to the cluster DNS", "error", err)
+		}
+		return nil
+	}
+	var before []netip.AddrPort
+	for ctx.Err() == nil {
+		addrs, servers, err := l.lookup(ctx)
+		if all := slices.Concat(addrs, servers); err == nil && !slices.Equal(all, before) {
+			if err = nodenet.SetFallback(addrs, servers); err == nil {
+				before = all
+				l.servers.Set(float64(len(servers)))
+				l.log.Info("fallback to the cluster DNS", "addresses", addrs, "servers", servers)
+			}
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			l.log.Warn("cannot update the fallback to the cluster DNS, keeping the previous one",
+				"service", l.service.String(), "error", err)
+		}
+		pause(ctx, clusterInterval)
+	}
+	return nil
+}
+
+// lookup returns the addresses that need a fallback, and its servers. kube-proxy translates the address of
+// a Service: it has a PTR record.
+func (l *lease) lookup(ctx context.Context) (addrs, servers []netip.AddrPort, err error) {
+	for _, addr := range l.addrs {
+		reverse, err := dns.ReverseAddr(addr.Addr().Unmap().String())
+		if err != nil {
+			return nil, nil, err
+		}
+		if !addr.Addr().IsLinkLocalUnicast() {
+			records, err := l.query(ctx, reverse, dns.TypePTR)
+			if err != nil {
+				return nil, nil, err
+			}
+			if len(records) > 0 {
+				continue
+			}
+		}
+		addrs = append(addrs, addr)
+	}
+	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
+		records, err := l.query(ctx, l.service.String(), qtype)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, rr := range records {
+			var ip net.IP
+			switch rr := rr.(type) {
+			case *dns.A:
+				ip = rr.A
+			case *dns.AAAA:
+				ip = rr.AAAA
+			}
+			if addr, ok := netip.AddrFromSlice(ip); ok {
+				servers = append(servers, netip.AddrPortFrom(addr.Unmap(), fallbackPort))
+			}
+		}
+	}
+	slices.SortFunc(servers, netip.AddrPort.Compare)
+	return addrs, servers[:min(len(servers), maxFallback)], nil
+}
+
+// query returns the records of a name: none if it does not exist.
+func (l *lease) query(ctx context.Context, name string, qtype uint16) ([]dns.RR, error) {
+	reply, err := l.exchange(ctx, new(dns.Msg).SetQuestion(name, qtype))
+	switch {
+	case err != nil:
+		return nil, err
+	case reply.Rcode != dns.RcodeSuccess && reply.Rcode != dns.RcodeNameError:
+		return nil, fmt.Errorf("%s for %s", dns.RcodeToString[reply.Rcode], name)
+	}
+	return reply.Answer, nil
+}
