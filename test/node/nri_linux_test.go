@@ -226,7 +226,7 @@ func (n *nri) await(t testing.TB, address, path string) {
 func (n *nri) awaitRuntimeLost(t testing.TB) {
 	t.Helper()
 	if err := poll(func() error {
-		const want = "the NRI relay is not connected to the container runtime"
+		const want = "the NRI relay or shim is not connected to the container runtime"
 		_, err := get(&n.http, "http://"+agentAddress+"/readyz")
 		if err == nil || !strings.Contains(err.Error(), want) {
 			return fmt.Errorf("the agent without a runtime: %v, want %q", err, want)
