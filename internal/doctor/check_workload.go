@@ -125,14 +125,14 @@ func crash(p *corev1.Pod, c *corev1.ContainerStatus) (h hit, ok bool) {
 		h.next = "kubectl -n $NS logs $NAME -c " + c.Name + " --previous"
 	}
 	if killed {
-		h = found(podObject(p), fmt.Sprintf("container %s was killed for its memory", c.Name),
+		h = found(podObject(p), fmt.Sprintf("container %s was killed for its memory, %d restarts", c.Name, c.RestartCount),
 			"resources.limits.memory: "+memoryLimit(p, c.Name))
 		h.cause = "the memory grows with the pods and Services of the cluster, and with the queries in flight"
 		h.next = nextDescribe + "; raise resources.limits.memory"
 	}
 	if last != nil {
-		h.evidence = append(h.evidence, strings.TrimSpace(fmt.Sprintf("last exit: %s, exit code %d, %d restarts %s",
-			last.Reason, last.ExitCode, c.RestartCount, last.Message)))
+		line := fmt.Sprintf("last exit: %s, exit code %d: %s", last.Reason, last.ExitCode, last.Message)
+		h.evidence = append(h.evidence, strings.TrimSuffix(line, ": "))
 	}
 	if waits {
 		h.evidence = append(h.evidence, "waiting: "+c.State.Waiting.Message)
