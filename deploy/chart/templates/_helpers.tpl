@@ -98,7 +98,7 @@ kind: DNSConfiguration
   "http" .Values.nodeCache.http
   "clusterDNS" (list .Values.clusterDNSAddress)
   "clusterDomain" .Values.clusterDomain
-  "fallbackService" (printf "%s-node-cache-fallback.kube-system" (include "dnsconfigurer.fullname" .))
+  "fallbackService" (printf "%s-node-cache-fallback.%s" (include "dnsconfigurer.fullname" .) (include "dnsconfigurer.namespace" .))
   "logFormat" "json" }}
 apiVersion: dnsconfigurer.dev/v1alpha1
 kind: NodeCacheConfiguration
