@@ -23,8 +23,8 @@ import (
 const maxSnapshot = 256 << 20
 
 // snapshotMagic is the first line of a file. It is followed by a Snapshot in encoding/gob, and by the
-// SHA-256 of all preceding bytes. Decoding 100,000 endpoints takes 12 ms more than with a format
-// written by hand, and 100 ms less than with cbor (BenchmarkSnapshot).
+// SHA-256 of all preceding bytes. 100,000 endpoints are 1.9 MB and are decoded in about 0.15 s: 0.1 s more than
+// with a format written by hand in 480 lines, 0.1 s less than with github.com/fxamacker/cbor.
 const snapshotMagic = "dnsconfigurer zone, format 2\n"
 
 // SnapshotHeader identifies the zone in a file.
