@@ -148,24 +148,16 @@ func (l *lease) followServers(ctx context.Context) error {
 	return nil
 }
 
-// lookup returns the addresses that need a fallback, and its servers. kube-proxy translates the address of
-// a Service: it has a PTR record.
+// lookup returns the addresses that need a fallback, and its servers.
 func (l *lease) lookup(ctx context.Context) (addrs, servers []netip.AddrPort, err error) {
 	for _, addr := range l.addrs {
-		reverse, err := dns.ReverseAddr(addr.Addr().Unmap().String())
+		translated, err := l.isService(ctx, addr.Addr())
 		if err != nil {
 			return nil, nil, err
 		}
-		if !addr.Addr().IsLinkLocalUnicast() {
-			records, err := l.query(ctx, reverse, dns.TypePTR)
-			if err != nil {
-				return nil, nil, err
-			}
-			if len(records) > 0 {
-				continue
-			}
+		if !translated {
+			addrs = append(addrs, addr)
 		}
-		addrs = append(addrs, addr)
 	}
 	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
 		records, err := l.query(ctx, l.service.String(), qtype)
@@ -173,20 +165,39 @@ func (l *lease) lookup(ctx context.Context) (addrs, servers []netip.AddrPort, er
 			return nil, nil, err
 		}
 		for _, rr := range records {
-			var ip net.IP
-			switch rr := rr.(type) {
-			case *dns.A:
-				ip = rr.A
-			case *dns.AAAA:
-				ip = rr.AAAA
-			}
-			if addr, ok := netip.AddrFromSlice(ip); ok {
-				servers = append(servers, netip.AddrPortFrom(addr.Unmap(), fallbackPort))
+			if addr, ok := addressOf(rr); ok {
+				servers = append(servers, netip.AddrPortFrom(addr, fallbackPort))
 			}
 		}
 	}
 	slices.SortFunc(servers, netip.AddrPort.Compare)
 	return addrs, servers[:min(len(servers), maxFallback)], nil
+}
+
+// isService reports whether an address is that of a Service, which kube-proxy translates: it has a PTR record.
+func (l *lease) isService(ctx context.Context, addr netip.Addr) (bool, error) {
+	if addr.IsLinkLocalUnicast() {
+		return false, nil
+	}
+	reverse, err := dns.ReverseAddr(addr.Unmap().String())
+	if err != nil {
+		return false, err
+	}
+	records, err := l.query(ctx, reverse, dns.TypePTR)
+	return len(records) > 0, err
+}
+
+// addressOf returns the address in an address record.
+func addressOf(rr dns.RR) (netip.Addr, bool) {
+	var ip net.IP
+	switch rr := rr.(type) {
+	case *dns.A:
+		ip = rr.A
+	case *dns.AAAA:
+		ip = rr.AAAA
+	}
+	addr, ok := netip.AddrFromSlice(ip)
+	return addr.Unmap(), ok
 }
 
 // query returns the records of a name: none if it does not exist.
