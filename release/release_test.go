@@ -463,7 +463,7 @@ func testManifests(t *testing.T, r *release) {
 	image := imageName + "@" + manifest.Manifests[0].Digest.String()
 	for file, want := range map[string]struct{ kinds, images int }{
 		"install-cluster-dns.yaml": {6, 1},
-		"install-node-cache.yaml":  {3, 1},
+		"install-node-cache.yaml":  {4, 1},
 		"install-policies.yaml":    {8, 0},
 		"install-agent.yaml":       {6, 2},
 	} {
