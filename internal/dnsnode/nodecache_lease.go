@@ -127,6 +127,7 @@ func (l *lease) followServers(ctx context.Context) error {
 		return nil
 	}
 	var before []netip.AddrPort
+	failing := false // logged once
 	for ctx.Err() == nil {
 		addrs, servers, err := l.lookup(ctx)
 		if all := slices.Concat(addrs, servers); err == nil && !slices.Equal(all, before) {
@@ -136,14 +137,17 @@ func (l *lease) followServers(ctx context.Context) error {
 				l.log.Info("fallback to the cluster DNS", "addresses", addrs, "servers", servers)
 			}
 		}
-		if ctx.Err() != nil {
-			return nil
+		if err == nil {
+			failing = false
+			pause(ctx, clusterInterval)
+			continue
 		}
-		if err != nil {
+		if !failing && ctx.Err() == nil {
 			l.log.Warn("cannot update the fallback to the cluster DNS, keeping the previous one",
 				"service", l.service.String(), "error", err)
 		}
-		pause(ctx, clusterInterval)
+		failing = true
+		pause(ctx, clusterRetry)
 	}
 	return nil
 }
