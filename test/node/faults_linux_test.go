@@ -119,7 +119,7 @@ func (s *served) startCluster(t *testing.T) {
 	}
 }
 
-// startNodeCache starts another node cache and returns when it serves.
+// startNodeCache starts another node cache and returns when it serves and has a fallback.
 func (s *served) startNodeCache(t *testing.T) {
 	t.Helper()
 	s.caches++
@@ -134,7 +134,7 @@ func (s *served) startNodeCache(t *testing.T) {
 	s.cache = s.spawn(t, command, log)
 	err := poll(func() error {
 		text, err := os.ReadFile(filepath.Join(s.dir, log))
-		if err == nil && !strings.Contains(string(text), "msg=serving") {
+		if err == nil && !strings.Contains(string(text), `msg="fallback to the cluster DNS"`) {
 			err = fmt.Errorf("the node cache does not serve:\n%s", text)
 		}
 		return err
