@@ -13,6 +13,9 @@
 // kernel checks whether the address is local. The nat hooks skip a packet that is not tracked. [Install]
 // writes nftables rules with the statement notrack, which run before connection tracking (priority raw).
 // nftables rules and the rules of iptables, legacy or not, apply to the same packets, so it does not matter
-// which of them kube-proxy uses. The kernel removes the rules with the process. Then kube-proxy translates
-// the address again, and queries reach the cluster DNS.
+// which of them kube-proxy uses. The kernel removes the rules with the process.
+//
+// A process that hangs keeps its rules. So a leased address is exempt only until [LeaseTime] after the last
+// reply. Otherwise kube-proxy translates the address of a Service, and the rules of [SetFallback], which
+// remain without the process, translate any other address to the pods of the cluster DNS.
 package nodenet
