@@ -71,8 +71,8 @@ type announcerTest struct {
 	log     *logbuffer.Buffer
 }
 
-func newAnnouncerTest(t *testing.T) *announcerTest {
-	a := &announcerTest{T: t, runtime: &fakeRuntime{}, log: &logbuffer.Buffer{}}
+func newAnnouncerTest(t *testing.T, runtime *fakeRuntime) *announcerTest {
+	a := &announcerTest{T: t, runtime: runtime, log: &logbuffer.Buffer{}}
 	listen := func(name string) net.Listener {
 		l, err := net.Listen("unix", filepath.Join(t.TempDir(), name))
 		if err != nil {
@@ -133,7 +133,7 @@ func (a *announcerTest) connect() (conn net.Conn, next func(podfile.Kind) podfil
 
 // TestAnnouncer sends all sandboxes to each agent, and those that start and stop to the one that listens.
 func TestAnnouncer(t *testing.T) {
-	a := newAnnouncerTest(t)
+	a := newAnnouncerTest(t, &fakeRuntime{})
 	a.add("before", cri.Report{}) // no agent: the list has it
 	for range 2 {
 		conn, next := a.connect()
@@ -167,8 +167,9 @@ func TestAnnouncer(t *testing.T) {
 // TestAnnouncer_RuntimeFails: the agent learns that the runtime does not reply, and gets the sandboxes when
 // it does. A sandbox whose status fails does not keep the others away. The log has each problem once.
 func TestAnnouncer_RuntimeFails(t *testing.T) {
-	a := newAnnouncerTest(t)
-	a.runtime.listFails.Store(true)
+	runtime := &fakeRuntime{}
+	runtime.listFails.Store(true)
+	a := newAnnouncerTest(t, runtime)
 	conn, next := a.connect()
 	for range 2 {
 		next(podfile.Unsynchronized)
@@ -190,7 +191,7 @@ func TestAnnouncer_RuntimeFails(t *testing.T) {
 // TestAnnouncer_RuntimeHangs: no call waits for a runtime that does not reply, and the memory for its
 // sandboxes is limited. The connection ends, so that the sandboxes are announced when it replies.
 func TestAnnouncer_RuntimeHangs(t *testing.T) {
-	a := newAnnouncerTest(t)
+	a := newAnnouncerTest(t, &fakeRuntime{})
 	_, next := a.connect()
 	next(podfile.Synchronized)
 	a.runtime.statusHangs.Store(true)
