@@ -99,7 +99,7 @@ func TestAgent_References(t *testing.T) {
 	if source := agentMounts[path.Dir(file)].source.ConfigMap; source == nil || source.Name != m.config.Name {
 		t.Fatalf("%s is in %v", file, source)
 	}
-	c, err := v1alpha1.ParseAgent([]byte(m.config.Data[path.Base(file)]))
+	c, err := v1alpha1.Parse[v1alpha1.AgentConfiguration]([]byte(m.config.Data[path.Base(file)]))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,7 +132,7 @@ func readClusterDNS(t *testing.T) clusterDNS {
 	c.container = c.pod.Containers[0]
 	for file, text := range c.config.Data {
 		var err error
-		if c.dns, err = v1alpha1.ParseDNS([]byte(text)); err != nil {
+		if c.dns, err = v1alpha1.Parse[v1alpha1.DNSConfiguration]([]byte(text)); err != nil {
 			t.Fatalf("%s of the ConfigMap: %v", file, err)
 		}
 	}

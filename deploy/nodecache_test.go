@@ -57,7 +57,7 @@ func TestNodeCache_References(t *testing.T) {
 	if c.Args[0] != "nodecache" || source == nil || source.Name != config.Name {
 		t.Fatalf("%v: %s is in %v", c.Args, file, source)
 	}
-	cache, err := v1alpha1.ParseNodeCache([]byte(config.Data[path.Base(file)]))
+	cache, err := v1alpha1.Parse[v1alpha1.NodeCacheConfiguration]([]byte(config.Data[path.Base(file)]))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestNodeCache_Service(t *testing.T) {
 		if !ok || strings.HasSuffix(service.Name, "-fallback") {
 			continue
 		}
-		if got := service.Namespace + "/" + service.Name; got != v1alpha1.DefaultAutopathService {
+		if got := service.Namespace + "/" + service.Name; got != "kube-system/dnsconfigurer-node-cache" {
 			t.Errorf("the cluster DNS does not accept search lists from the endpoints of %s", got)
 		}
 		if service.Spec.ClusterIP != corev1.ClusterIPNone || !service.Spec.PublishNotReadyAddresses ||

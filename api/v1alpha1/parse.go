@@ -8,16 +8,17 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 )
 
-//go:embed defaults/*.yaml
+// defaults has for each kind the output of Defaults, and comments.txt the texts of Comment. They are
+// generated from the types: go test ./internal/config -run TestReference -update
+//
+//go:embed defaults
 var defaults embed.FS
-
-// Kinds returns the kinds of configuration files.
-func Kinds() []string { return []string{KindShim, KindAgent, KindDNS, KindNodeCache, KindWebhook} }
 
 // Defaults returns a configuration file of the given kind that has and explains every
 // field, at its default.
@@ -27,6 +28,18 @@ func Defaults(kind string) ([]byte, error) {
 		return nil, fmt.Errorf("unknown kind %q: want %s", kind, strings.Join(Kinds(), ", "))
 	}
 	return text, nil
+}
+
+// Comment returns the comment on a field of a struct of this package, with the names of the file. The
+// field is given by its name in the file.
+func Comment(of, field string) string {
+	text, err := defaults.ReadFile("defaults/comments.txt")
+	if err != nil {
+		return ""
+	}
+	_, rest, _ := strings.Cut("\n"+string(text), "\n"+of+"."+field+": ")
+	comment, _, _ := strings.Cut(rest, "\n")
+	return comment
 }
 
 // ReadTypeMeta returns the apiVersion and kind of data, which is YAML or JSON.
@@ -59,76 +72,29 @@ func toJSON(data []byte) ([]byte, error) {
 	return document.JSON(data, 1)
 }
 
-// ParseShim decodes a ShimConfiguration strictly. The error joins all problems,
-// each with its field.
-func ParseShim(data []byte) (ShimConfiguration, error) {
-	var c ShimConfiguration
-	err := decode(data, KindShim, &c.TypeMeta, &c)
+// Parse decodes a configuration file of the kind T strictly. The error joins all problems, each with its
+// field.
+func Parse[T any](data []byte) (T, error) {
+	var c T
+	err := Decode(data, &c)
 	return c, err
 }
 
-// ParseAgent decodes an AgentConfiguration strictly. The error joins all problems,
-// each with its field.
-func ParseAgent(data []byte) (AgentConfiguration, error) {
-	var c AgentConfiguration
-	err := decode(data, KindAgent, &c.TypeMeta, &c)
-	return c, err
-}
-
-// ParseDNS decodes a DNSConfiguration strictly. The error joins all problems, each
-// with its field.
-func ParseDNS(data []byte) (DNSConfiguration, error) {
-	var c DNSConfiguration
-	err := decode(data, KindDNS, &c.TypeMeta, &c)
-	return c, err
-}
-
-// ParseWebhook decodes a WebhookConfiguration strictly. The error joins all problems,
-// each with its field.
-func ParseWebhook(data []byte) (WebhookConfiguration, error) {
-	var c WebhookConfiguration
-	err := decode(data, KindWebhook, &c.TypeMeta, &c)
-	return c, err
-}
-
-// ParseNodeCache decodes a NodeCacheConfiguration strictly. The error joins all problems,
-// each with its field.
-func ParseNodeCache(data []byte) (NodeCacheConfiguration, error) {
-	var c NodeCacheConfiguration
-	err := decode(data, KindNodeCache, &c.TypeMeta, &c)
-	return c, err
-}
-
-// removedFields has what replaces a field of an earlier release.
-var removedFields = map[string]string{
-	"limits.maxConcurrent": byMaxQueries, "limits.clusterShare": byMaxQueries, "limits.reverseShare": byMaxQueries,
-	"limits.searchShare": byMaxQueries, "limits.searchRate": byMaxQueries, "limits.searchBurst": byMaxQueries,
-	"limits.maxTCPQueries": byMaxQueries, "limits.maxConnectionQueries": byMaxQueries,
-	"limits.maxConnections": byMaxMemory, "limits.maxClientConnections": byMaxMemory,
-	"refresh": byAgent, "refreshDryRun": byAgent, "refreshRate": byAgent, "verifyInterval": byAgent,
-	"sandboxDirectories": byAgent, "statusSocket": byAgent,
-	"limits.maxReplyMiB": byMaxMemory, "limits.maxClientReplyMiB": byMaxMemory,
-	"limits.maxCacheEntries": byMaxMemory, "limits.maxCacheMiB": byMaxMemory,
-	"selfSigned": byTLS, "namespace": byTLS,
-}
-
-const (
-	byAgent      = "it is a field of AgentConfiguration: the agent keeps running pods up to date (docs/nodes.md#with-the-shim)"
-	byMaxQueries = "limits.maxQueries has replaced it"
-	byMaxMemory  = "limits.maxMemory has replaced it"
-	byTLS        = "tls.certFile and tls.keyFile have replaced it: cert-manager or the Helm chart makes these files"
-)
-
-func decode(data []byte, kind string, meta *TypeMeta, c any) error {
+// Decode is Parse for a pointer to a configuration.
+func Decode(data []byte, into any) error {
 	js, err := toJSON(data)
 	if err != nil {
 		return err
 	}
-	problems := document.DecodeStrict(js, c)
+	c := reflect.ValueOf(into).Elem()
+	problems := document.DecodeStrict(js, into)
+	meta, kind := c.FieldByName("TypeMeta").Interface().(TypeMeta), c.Type().Name()
 	for i, problem := range problems {
 		var unknown interface{ FieldPath() string }
-		if errors.As(problem, &unknown) && removedFields[unknown.FieldPath()] != "" {
-			problems[i] = fmt.Errorf("%w: %s", problem, removedFields[unknown.FieldPath()])
+		if errors.As(problem, &unknown) {
+			if by := Replacement(unknown.FieldPath()); by != "" {
+				problems[i] = fmt.Errorf("%w: %s", problem, by)
+			}
 		}
 	}
 	if t, ok := errors.AsType[*document.TypeError](errors.Join(problems...)); ok && t.Field == "" {

@@ -4,9 +4,6 @@
 package v1alpha1_test
 
 import (
-	"reflect"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -18,10 +15,9 @@ import (
 const head = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n"
 
 const dnsHead = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: DNSConfiguration\n"
-const nodeCacheHead = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: NodeCacheConfiguration\n"
 
 func TestParseShim(t *testing.T) {
-	got, err := v1alpha1.ParseShim([]byte(head + `
+	got, err := v1alpha1.Parse[v1alpha1.ShimConfiguration]([]byte(head + `
 node:
   kubeletConfig: kubelet.yaml
   clusterDNS: []
@@ -36,15 +32,17 @@ autopath: {nodeCache: 169.254.20.10, suffix: ap.example, clusterDNSFallback: tru
 	}
 	want := v1alpha1.ShimConfiguration{
 		TypeMeta: v1alpha1.TypeMeta{APIVersion: v1alpha1.GroupVersion, Kind: v1alpha1.KindShim},
-		Node: v1alpha1.NodeConfiguration{
-			KubeletConfig: "kubelet.yaml",
-			ClusterDNS:    &[]string{},
-			ClusterDomain: new(""),
-			ResolvConf:    new("/run/resolv.conf"),
-			NodeIPs:       []string{"10.0.0.1"},
-			NodeName:      "worker",
+		NodeServerConfiguration: v1alpha1.NodeServerConfiguration{
+			Node: v1alpha1.NodeConfiguration{
+				KubeletConfig: "kubelet.yaml",
+				ClusterDNS:    &[]string{},
+				ClusterDomain: new(""),
+				ResolvConf:    new("/run/resolv.conf"),
+				NodeIPs:       []string{"10.0.0.1"},
+				NodeName:      "worker",
+			},
+			Autopath: v1alpha1.AutopathConfiguration{NodeCache: "169.254.20.10", Suffix: "ap.example", ClusterDNSFallback: true},
 		},
-		Autopath: v1alpha1.AutopathConfiguration{NodeCache: "169.254.20.10", Suffix: "ap.example", ClusterDNSFallback: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -69,7 +67,7 @@ func TestParseShim_Invalid(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := v1alpha1.ParseShim([]byte(tt.text))
+			_, err := v1alpha1.Parse[v1alpha1.ShimConfiguration]([]byte(tt.text))
 			if err == nil {
 				t.Fatal("accepted")
 			}
@@ -82,92 +80,23 @@ func TestParseShim_Invalid(t *testing.T) {
 	}
 }
 
-// TestDefaults checks that the printed files have every field, and parse as configurations
-// with the defaults.
-func TestDefaults(t *testing.T) {
-	if _, err := v1alpha1.Defaults("Pod"); err == nil {
-		t.Error("defaults of an unknown kind")
-	}
-	testDefaults(t, v1alpha1.KindShim, v1alpha1.ParseShim, head+
-		"listen: unix:///run/dnsconfigurer/shim.sock\nruntimeEndpoint: unix:///run/containerd/containerd.sock\n"+
-		"mode: Generate\nlookupTimeout: 1s\ndrainTimeout: 4s\nagent: unix:///run/dnsconfigurer/agent.sock\n"+
-		"node: {nodeIPs: [], allowedOverrides: [], rules: [], hostResolver: never, uplinkResolvConf: "+
-		"/run/systemd/resolve/resolv.conf}\nautopath: {suffix: ap.k8s.io}\n")
-	testDefaults(t, v1alpha1.KindAgent, v1alpha1.ParseAgent, "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: AgentConfiguration\n"+
-		"listen: unix:///run/dnsconfigurer/agent.sock\nmode: Generate\nlookupTimeout: 1s\nlogFormat: text\n"+
-		"sandboxDirectories: ["+v1alpha1.DefaultContainerdSandboxes+", "+v1alpha1.DefaultCRIOSandboxes+
-		", "+v1alpha1.DefaultK3sSandboxes+"]\n"+
-		"refresh: 'Off'\nrefreshRate: 200\nverifyInterval: 5m\nstatusSocket: /run/dnsconfigurer/agent-status.sock\n"+
-		"node: {nodeIPs: [], allowedOverrides: [], rules: [], hostResolver: never, uplinkResolvConf: "+
-		"/run/systemd/resolve/resolv.conf}\nautopath: {suffix: ap.k8s.io}\n")
-	testDefaults(t, v1alpha1.KindDNS, v1alpha1.ParseDNS, dnsHead+
-		"listen: ['127.0.0.1:53']\nmanifests: []\nsnapshot: {wait: 2s, maxAge: 24h}\n"+
-		"clusterDomain: cluster.local\nreverseCIDRs: []\npods: insecure\nttl: 5\n"+
-		"upstreams: []\nresolvConf: /etc/resolv.conf\nupstreamPolicy: sequential\nstubDomains: []\n"+
-		"localNames: {specialUse: true, privateReverse: false}\nhostSuffixes: []\n"+
-		"autopathSuffix: ap.k8s.io\nednsOption: 65313\nautopathService: kube-system/dnsconfigurer-node-cache\nautopathNetworks: []\n"+
-		"limits: {maxQueries: 4096, maxMemory: 64Mi}\nlameduck: 0s\nlogFormat: text\n")
-	testDefaults(t, v1alpha1.KindWebhook, v1alpha1.ParseWebhook, webhookHead+
-		"listen: ':8443'\nignore: []\ndenyOn: error\nlameduck: 5s\n"+
-		"logFormat: text\nnode: {nodeIPs: [], allowedOverrides: [], rules: [], hostResolver: never, "+
-		"uplinkResolvConf: /run/systemd/resolve/resolv.conf}\n")
-	testDefaults(t, v1alpha1.KindNodeCache, v1alpha1.ParseNodeCache, nodeCacheHead+
-		"listen: ['169.254.20.10:53']\nnotrack: auto\nclusterDNS: []\nclusterDomain: cluster.local\n"+
-		"reverseCIDRs: []\nupstreams: []\nresolvConf: /etc/resolv.conf\nupstreamPolicy: sequential\n"+
-		"stubDomains: []\nlocalNames: {specialUse: true}\n"+
-		"autopathSuffix: ap.k8s.io\nednsOption: 65313\n"+
-		"limits: {maxQueries: 4096, maxMemory: 64Mi}\nlogFormat: text\n")
-}
-
-func testDefaults[T any](t *testing.T, kind string, parse func([]byte) (T, error), same string) {
-	t.Helper()
-	text, err := v1alpha1.Defaults(kind)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := parse([]byte(same))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("not the defaults (-want +got):\n%s", diff)
-	}
-
-	all := regexp.MustCompile(`(?m)^( *)# (\w+: ?\S*)$`).ReplaceAll(text, []byte("$1$2"))
-	if _, err := parse(all); err != nil {
-		t.Errorf("with the optional fields: %v", err)
-	}
-	for _, field := range fields(reflect.TypeFor[T]()) {
-		if !slices.Contains(strings.Fields(string(all)), field+":") {
-			t.Errorf("field %s is missing", field)
+// TestReplacement: the error of a removed field says what replaces it.
+func TestReplacement(t *testing.T) {
+	for text, want := range map[string]string{
+		"limits: {maxConcurrent: 5}\n": `unknown field "limits.maxConcurrent": limits.maxQueries has replaced it`,
+		"snapshot: {maxAge: 1h}\n":     `unknown field "snapshot.maxAge": it was removed: a snapshot is used for 24 hours`,
+	} {
+		if _, err := v1alpha1.Parse[v1alpha1.DNSConfiguration]([]byte(dnsHead + text)); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
-}
-
-func fields(t reflect.Type) []string {
-	var names []string
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name != "" {
-			names = append(names, name)
-		}
-		if f.Type.Kind() == reflect.Struct {
-			names = append(names, fields(f.Type)...)
-		}
-	}
-	return names
 }
 
 func FuzzParseShim(f *testing.F) {
 	f.Add(head + "node: {clusterDNS: [10.96.0.10]}\n")
 	f.Add("{\"apiVersion\":\"dnsconfigurer.dev/v1alpha1\",\"kind\":\"ShimConfiguration\"}")
 	f.Fuzz(func(t *testing.T, text string) {
-		c, err := v1alpha1.ParseShim([]byte(text))
+		c, err := v1alpha1.Parse[v1alpha1.ShimConfiguration]([]byte(text))
 		if err == nil && (c.APIVersion != v1alpha1.GroupVersion || c.Kind != v1alpha1.KindShim) {
 			t.Errorf("accepted %q as %v", text, c.TypeMeta)
 		}
@@ -175,11 +104,11 @@ func FuzzParseShim(f *testing.F) {
 }
 
 func TestParseDNS(t *testing.T) {
-	got, err := v1alpha1.ParseDNS([]byte(dnsHead + `
+	got, err := v1alpha1.Parse[v1alpha1.DNSConfiguration]([]byte(dnsHead + `
 listen: ["0.0.0.0:53"]
 ttl: 0
 resolvConf: ""
-snapshot: {path: s, maxAge: 1h}
+snapshot: {path: s}
 stubDomains:
 - {zone: corp.example, servers: [192.0.2.1, "192.0.2.2:5353"]}
 `))
@@ -187,12 +116,14 @@ stubDomains:
 		t.Fatal(err)
 	}
 	want := v1alpha1.DNSConfiguration{
-		TypeMeta:    v1alpha1.TypeMeta{APIVersion: v1alpha1.GroupVersion, Kind: v1alpha1.KindDNS},
-		Listen:      []string{"0.0.0.0:53"},
-		TTL:         new(uint32(0)),
-		ResolvConf:  new(""),
-		Snapshot:    v1alpha1.SnapshotConfiguration{Path: "s", MaxAge: "1h"},
-		StubDomains: []v1alpha1.StubDomain{{Zone: "corp.example", Servers: []string{"192.0.2.1", "192.0.2.2:5353"}}},
+		TypeMeta: v1alpha1.TypeMeta{APIVersion: v1alpha1.GroupVersion, Kind: v1alpha1.KindDNS},
+		ResolverConfiguration: v1alpha1.ResolverConfiguration{
+			Listen:      []string{"0.0.0.0:53"},
+			ResolvConf:  new(""),
+			StubDomains: []v1alpha1.StubDomain{{Zone: "corp.example", Servers: []string{"192.0.2.1", "192.0.2.2:5353"}}},
+		},
+		TTL:      new(uint32(0)),
+		Snapshot: v1alpha1.SnapshotConfiguration{Path: "s"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -212,7 +143,7 @@ func TestParseDNS_Invalid(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := v1alpha1.ParseDNS([]byte(tt.text))
+			_, err := v1alpha1.Parse[v1alpha1.DNSConfiguration]([]byte(tt.text))
 			if err == nil {
 				t.Fatal("accepted")
 			}
@@ -229,7 +160,7 @@ func FuzzParseDNS(f *testing.F) {
 	f.Add(dnsHead + "stubDomains: [{zone: corp.example, servers: [192.0.2.1]}]\nttl: 5\n")
 	f.Add("{\"apiVersion\":\"dnsconfigurer.dev/v1alpha1\",\"kind\":\"DNSConfiguration\"}")
 	f.Fuzz(func(t *testing.T, text string) {
-		c, err := v1alpha1.ParseDNS([]byte(text))
+		c, err := v1alpha1.Parse[v1alpha1.DNSConfiguration]([]byte(text))
 		if err == nil && (c.APIVersion != v1alpha1.GroupVersion || c.Kind != v1alpha1.KindDNS) {
 			t.Errorf("accepted %q as %v", text, c.TypeMeta)
 		}
@@ -239,7 +170,7 @@ func FuzzParseDNS(f *testing.F) {
 const webhookHead = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: WebhookConfiguration\n"
 
 func TestParseWebhook(t *testing.T) {
-	got, err := v1alpha1.ParseWebhook([]byte(webhookHead + `
+	got, err := v1alpha1.Parse[v1alpha1.WebhookConfiguration]([]byte(webhookHead + `
 listen: 127.0.0.1:8443
 tls: {certFile: c, keyFile: k}
 node: {clusterDomain: corp.example}
@@ -253,7 +184,7 @@ node: {clusterDomain: corp.example}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	_, err = v1alpha1.ParseWebhook([]byte(webhookHead + "tls: {cert: c}\nmode: Force\nselfSigned: true\n"))
+	_, err = v1alpha1.Parse[v1alpha1.WebhookConfiguration]([]byte(webhookHead + "tls: {cert: c}\nmode: Force\nselfSigned: true\n"))
 	for _, want := range []string{`unknown field "tls.cert"`, `unknown field "mode"`,
 		`unknown field "selfSigned": tls.certFile and tls.keyFile have replaced it`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -265,7 +196,7 @@ node: {clusterDomain: corp.example}
 func FuzzParseWebhook(f *testing.F) {
 	f.Add(webhookHead + "tls: {certFile: c}\nlameduck: 5s\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		c, err := v1alpha1.ParseWebhook([]byte(text))
+		c, err := v1alpha1.Parse[v1alpha1.WebhookConfiguration]([]byte(text))
 		if err == nil && (c.APIVersion != v1alpha1.GroupVersion || c.Kind != v1alpha1.KindWebhook) {
 			t.Errorf("accepted %q as %v", text, c.TypeMeta)
 		}

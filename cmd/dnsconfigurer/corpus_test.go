@@ -19,8 +19,8 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodefacts"
 )
 
 // kubeletCase is a pod with the result of a real kubelet, recorded by test/cluster.
@@ -167,7 +167,7 @@ func (r kubeletCase) check(t *testing.T) {
 // namespace; the flag of the command rejects an empty one.
 func render(t *testing.T, pod string, facts []string) (stdout, stderr []byte, err error) {
 	t.Helper()
-	var node config.NodeFlags
+	var node nodefacts.Flags
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	node.Register(flags)
 	if err := flags.Parse(facts); err != nil {

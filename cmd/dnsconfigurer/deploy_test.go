@@ -79,13 +79,14 @@ func TestDeploy_ClusterDNS(t *testing.T) {
 	if code := run(t.Context(), []string{"config", "check", configFile}, nil, &stdout, &stderr); code != exitOK {
 		t.Fatalf("config check: exit code %d\n%s%s", code, &stdout, &stderr)
 	}
-	c, err := config.DNSKind().FromFile(configFile).Load()
+	c, err := dnsnode.ClusterDNSKind().FromFile(configFile).Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < c.LameduckTime+dnsnode.Drain+5*time.Second {
+	lameduck := config.Duration(c.Lameduck)
+	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < lameduck+dnsnode.Drain+5*time.Second {
 		t.Errorf("the pod has %v to terminate, and needs %v for new queries and %v for those in flight",
-			grace, c.LameduckTime, dnsnode.Drain)
+			grace, lameduck, dnsnode.Drain)
 	}
 
 	args[at] = configFile

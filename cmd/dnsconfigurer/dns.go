@@ -6,7 +6,6 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/dnsnode"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
@@ -28,18 +27,17 @@ SIGHUP. If it is invalid, the server keeps the previous one.`,
 		Example: `  dnsconfigurer dns --manifests examples/ --listen 127.0.0.1:1053
   dnsconfigurer dns --kubeconfig ~/.kube/config --listen 127.0.0.1:1053 --upstream 192.0.2.53
   dnsconfigurer dns --config /etc/dnsconfigurer/dns.yaml
-  dnsconfigurer dns --listen 0.0.0.0:53 --snapshot /var/lib/dnsconfigurer/dns.snapshot --http :8080
-  dnsconfigurer dns --manifests examples/ --stub-domain corp.example=192.0.2.1,192.0.2.2`,
+  dnsconfigurer dns --listen 0.0.0.0:53 --snapshot /var/lib/dnsconfigurer/dns.snapshot --http :8080`,
 		Args: usage.NoArguments,
 	}
-	source := config.DNSKind().FromFlags(cmd.Flags())
+	source := dnsnode.ClusterDNSKind().FromFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := daemon.Load(cmd.Context(), source)
 		if err != nil {
 			return err
 		}
 		return daemon.Serve(cmd.ErrOrStderr(), c.LogFormat, version(), func(p daemon.Process) error {
-			process := dnsnode.Process[config.DNS]{Source: source, Reload: p.Reload, Version: version(), Log: p.Log}
+			process := dnsnode.Process[dnsnode.ClusterDNSConfig]{Source: source, Reload: p.Reload, Version: version(), Log: p.Log}
 			return dnsnode.RunClusterDNS(cmd.Context(), process, c)
 		})
 	}
@@ -69,14 +67,14 @@ SIGHUP. If it is invalid, the cache keeps the previous one.`,
   dnsconfigurer nodecache --config /etc/dnsconfigurer/nodecache.yaml`,
 		Args: usage.NoArguments,
 	}
-	source := config.NodeCacheKind().FromFlags(cmd.Flags())
+	source := dnsnode.NodeCacheKind().FromFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := daemon.Load(cmd.Context(), source)
 		if err != nil {
 			return err
 		}
 		return daemon.Serve(cmd.ErrOrStderr(), c.LogFormat, version(), func(p daemon.Process) error {
-			process := dnsnode.Process[config.NodeCache]{Source: source, Reload: p.Reload, Version: version(), Log: p.Log}
+			process := dnsnode.Process[dnsnode.NodeCacheConfig]{Source: source, Reload: p.Reload, Version: version(), Log: p.Log}
 			return dnsnode.RunNodeCache(cmd.Context(), process, c)
 		})
 	}

@@ -42,20 +42,15 @@ func TestNodeCache_ReverseCIDRs(t *testing.T) {
 	}
 }
 
-// TestLocalNames_Fields: both commands answer the names of localNames themselves, as the fields say.
+// TestLocalNames_Fields: both commands answer special names themselves, and the cluster DNS the reverse
+// names of private addresses if localNames says so.
 func TestLocalNames_Fields(t *testing.T) {
-	for _, tt := range []struct{ fields, test, private string }{
-		{"", "NXDOMAIN", `"cluster"`},
-		{"localNames: {specialUse: false}\n", `"cluster"`, `"cluster"`},
-		{"localNames: {privateReverse: true}\n", "NXDOMAIN", "NXDOMAIN"},
-	} {
-		p := newDNSProcess(t, fmt.Sprintf("upstreams: [%q]\n", upstreamSaying(t, "cluster"))+tt.fields)
-		p.says("www.test.", dns.TypeTXT, tt.test)
-		p.says("1.1.168.192.in-addr.arpa.", dns.TypeTXT, tt.private)
+	for fields, private := range map[string]string{"": `"cluster"`, "localNames: {privateReverse: true}\n": "NXDOMAIN"} {
+		p := newDNSProcess(t, fmt.Sprintf("upstreams: [%q]\n", upstreamSaying(t, "cluster"))+fields)
+		p.says("www.test.", dns.TypeTXT, "NXDOMAIN")
+		p.says("1.1.168.192.in-addr.arpa.", dns.TypeTXT, private)
 	}
-	for fields, want := range map[string]string{"": "NXDOMAIN", "localNames: {specialUse: false}\n": `"node"`} {
-		newNodeCacheWith(t, "corp.example", "", fields).says("www.test.", dns.TypeTXT, want)
-	}
+	newNodeCacheWith(t, "corp.example", "", "").says("www.test.", dns.TypeTXT, "NXDOMAIN")
 }
 
 // TestUpstreamPolicy: with roundRobin both servers of a stub domain get queries, in both commands.

@@ -188,7 +188,7 @@ func TestDNS_Reload(t *testing.T) {
 	p.hangup(stub+"ttl: 9\nlogFormat: json\nclusterDomain: other.local\nautopathSuffix: ap.example\n"+
 		"ednsOption: 65001\nautopathNetworks: [10.0.0.0/8]\n",
 		"configuration applied", `take effect after a restart`,
-		`fields="[clusterDomain ttl autopathSuffix ednsOption autopathNetworks logFormat]"`)
+		`fields="[logFormat clusterDomain autopathSuffix ednsOption ttl autopathNetworks]"`)
 	success("1")
 	p.hangup("resolvConf: ''\n", "configuration applied")
 	expect("c.example.", "REFUSED")

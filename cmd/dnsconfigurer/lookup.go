@@ -8,14 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/lookup"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodefacts"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 func lookupCommand() *cobra.Command {
-	o, nodeFlags := lookup.Options{}, config.NodeFlags{}
+	o, nodeFlags := lookup.Options{}, nodefacts.Flags{}
 	cmd := &cobra.Command{
 		Use:   "lookup (-f FILE|DIR|- | --kubeconfig FILE) --pod NAMESPACE/NAME NAME [TYPE]",
 		Short: "Simulate the DNS lookup of a program in a pod, and print every query",
@@ -89,7 +89,7 @@ func checkLookupInput(cmd *cobra.Command, live bool) error {
 }
 
 // lookupNode returns the node of the pod. For a live cluster, it also stores the cluster's objects in c.
-func lookupNode(ctx context.Context, o *lookup.Options, flags *config.NodeFlags, c *lookup.Config) (config.Node, error) {
+func lookupNode(ctx context.Context, o *lookup.Options, flags *nodefacts.Flags, c *lookup.Config) (nodefacts.Node, error) {
 	if o.Live() {
 		return lookup.Node(ctx, o, flags, "dnsconfigurer-lookup/"+version(), c)
 	}

@@ -23,7 +23,7 @@ func refreshCommand() *cobra.Command {
 		Use:   "refresh NAMESPACE/NAME | --all",
 		Short: "Rewrite the resolv.conf of running pods of this node",
 		Long: `Decide the DNS configuration of a pod of this node again, and write it into its resolv.conf in
-place. The command ignores the fields refresh, refreshRate and refreshDryRun of the
+place. The command ignores the fields refresh and refreshDryRun of the
 configuration, and prints the result for each pod. For one pod it also ignores the annotation
 dnsconfigurer.dev/refresh, replaces a file that the pod has changed, and ends the effect of
 "dnsconfigurer restore".

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nri"
@@ -42,11 +41,9 @@ configuration is valid. The shim exits only if its socket or the runtime endpoin
   dnsconfigurer shim --kubelet-config /var/lib/kubelet/config.yaml --node-name worker-1 \
     --kubeconfig /etc/kubernetes/kubelet.conf --manifests /etc/kubernetes/manifests`,
 	}
-	source := config.ShimKind().FromFlags(cmd.Flags())
-	logFormat := ""
-	usage.ChoiceFlag(cmd.Flags(), &logFormat, "log-format", "", "`FORMAT` of the log: text or json", "text", "json")
+	source := shim.Kind().FromFlags(cmd.Flags())
 	run := func(cmd *cobra.Command, flagsErr error) error {
-		return daemon.ServeOnNode(cmd.ErrOrStderr(), logFormat, version(), func(p daemon.Process) error {
+		return daemon.ServeOnNode(cmd.ErrOrStderr(), shim.LogFormat(source), version(), func(p daemon.Process) error {
 			server := shim.Server{Source: source, FlagsErr: flagsErr, Reload: p.Reload, Version: version(), Log: p.Log, Writer: p.Writer}
 			return server.Run(cmd.Context())
 		})
@@ -99,7 +96,7 @@ at once on SIGHUP. If the configuration is invalid, the agent keeps the previous
     --kubeconfig /etc/kubernetes/kubelet.conf --manifests /etc/kubernetes/manifests`,
 		Args: usage.NoArguments,
 	}
-	source := config.AgentKind().FromFlags(cmd.Flags())
+	source := node.AgentKind().FromFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := daemon.Load(cmd.Context(), source)
 		if err != nil {
@@ -132,7 +129,7 @@ waits for at most 15 minutes, or 30 seconds for an agent that replies.`,
 	server, logFormat := nri.Server{Version: version()}, ""
 	flags := cmd.Flags()
 	flags.StringVar(&server.Socket, "socket", v1alpha1.DefaultNRISocket, "`PATH` of the runtime's NRI socket")
-	flags.StringVar(&server.Agent, "agent", config.SocketPath(v1alpha1.DefaultAgentListen), "`PATH` of the agent's socket")
+	flags.StringVar(&server.Agent, "agent", v1alpha1.DefaultAgentSocket, "`PATH` of the agent's socket")
 	flags.StringVar(&server.HTTP, "http", "", "`ADDR` of the status page, /metrics, /livez and /readyz; empty: none")
 	usage.ChoiceFlag(flags, &logFormat, "log-format", "", "`FORMAT` of the log: text or json", "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -10,13 +10,13 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodefacts"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 func validateCommand() *cobra.Command {
-	o, nodeFlags := cli.ValidateOptions{Output: cli.Validation{Version: version()}}, config.NodeFlags{}
+	o, nodeFlags := cli.ValidateOptions{Output: cli.Validation{Version: version()}}, nodefacts.Flags{}
 	cmd := &cobra.Command{
 		Use:   "validate (FILE|DIR|-)...",
 		Short: "Check the DNS configuration and the hostnames of pods before they are applied",
@@ -55,7 +55,7 @@ in a pipeline.`,
 }
 
 func renderCommand() *cobra.Command {
-	o, nodeFlags := cli.RenderOptions{}, config.NodeFlags{}
+	o, nodeFlags := cli.RenderOptions{}, nodefacts.Flags{}
 	cmd := &cobra.Command{
 		Use:   "render (FILE|DIR|-)...",
 		Short: "Print the resolv.conf and the hostname that pods get",

@@ -9,7 +9,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/manifests"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/policies"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
@@ -39,7 +38,7 @@ SIGHUP. If it is invalid, the webhook keeps the previous one.`,
 		Args: usage.NoArguments,
 	}
 	cmd.AddCommand(interruptible(webhookManifestsCommand()))
-	source := config.WebhookFlags(cmd.Flags())
+	source := webhook.Kind().FromFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := daemon.Load(cmd.Context(), source)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
@@ -41,9 +42,11 @@ func TestWebhook_Memory(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := certs.NewAuthority(t).Write(t, dir, "webhook")
 	addr := freeAddr(t)
+	config := writeFile(t, "webhook.yaml", map[string]any{"apiVersion": v1alpha1.GroupVersion, "kind": v1alpha1.KindWebhook,
+		"node": map[string]string{"clusterDomain": "cluster.local"}})
 	p := &process.Process{Program: process.Build(t, dir), LogFile: filepath.Join(dir, "log"),
 		Args: []string{"webhook", "--listen", addr, "--http", freeAddr(t), "--tls-cert", certFile,
-			"--tls-key", keyFile, "--lameduck", "1ms", "--cluster-domain", "cluster.local"}}
+			"--tls-key", keyFile, "--lameduck", "1ms", "--config", config}}
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}

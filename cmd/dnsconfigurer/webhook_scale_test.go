@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
@@ -29,10 +30,12 @@ const eleven = `"kind":{"group":"autoscaling","version":"v1","kind":"Scale"},"re
 func newScaledWebhook(t *testing.T, args ...string) (p *dnsProcess, addr string) {
 	t.Helper()
 	certFile, keyFile := certs.NewAuthority(t).Write(t, t.TempDir(), "webhook")
+	config := writeFile(t, "webhook.yaml", map[string]any{"apiVersion": v1alpha1.GroupVersion,
+		"kind": v1alpha1.KindWebhook, "node": map[string]string{"clusterDomain": "cluster.local"}})
 	p, addr = &dnsProcess{t: t, http: freeAddr(t)}, freeAddr(t)
 	_, p.stop = startCommand(t,
 		append([]string{"webhook", "--listen", addr, "--http", p.http, "--tls-cert", certFile,
-			"--tls-key", keyFile, "--lameduck", "1ms", "--cluster-domain", "cluster.local"}, args...), &p.log)
+			"--tls-key", keyFile, "--lameduck", "1ms", "--config", config}, args...), &p.log)
 	p.ready()
 	return p, addr
 }

@@ -261,16 +261,16 @@ func TestWebhookManifests_Configuration(t *testing.T) {
 		!slices.Equal(args[:2], []string{"webhook", "--config"}) {
 		t.Errorf("%v: exit code %d\n%s", args, code, &stderr)
 	}
-	c, err := config.WebhookKind().FromFile(file).Load()
+	c, err := webhook.Kind().FromFile(file).Load()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.Node.ClusterDomain != "corp.example" || len(c.Node.ClusterDNS) != 2 {
 		t.Errorf("the node is %+v", c.Node)
 	}
-	if grace := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second; grace < c.LameduckTime+
+	if grace := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second; grace < config.Duration(c.Lameduck)+
 		webhook.Drain+5*time.Second {
-		t.Errorf("the pod has %v to terminate, and needs %v and %v", grace, c.LameduckTime, webhook.Drain)
+		t.Errorf("the pod has %v to terminate, and needs %v and %v", grace, config.Duration(c.Lameduck), webhook.Drain)
 	}
 }
 

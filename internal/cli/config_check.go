@@ -15,11 +15,15 @@ import (
 	"syscall"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/dnsnode"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodefacts"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -39,23 +43,25 @@ func checkFile(f config.File, fieldsOnly bool) ([]v1alpha1.Finding, error) {
 	var found []policy.Finding
 	switch kind {
 	case v1alpha1.KindDNS:
-		found, err = checkKind(config.DNSKind(), f, fieldsOnly, nil)
+		found, err = checkKind(dnsnode.ClusterDNSKind(), f, fieldsOnly, nil)
 	case v1alpha1.KindNodeCache:
-		found, err = checkKind(config.NodeCacheKind(), f, fieldsOnly, nil)
+		found, err = checkKind(dnsnode.NodeCacheKind(), f, fieldsOnly, nil)
 	case v1alpha1.KindWebhook:
-		found, err = checkKind(config.WebhookKind(), f, fieldsOnly, nil)
+		found, err = checkKind(webhook.Kind(), f, fieldsOnly, nil)
 	case v1alpha1.KindAgent:
-		found, err = checkKind(config.AgentKind(), f, fieldsOnly, func(c config.Agent) ([]policy.Finding, error) { return c.Node.Check() })
+		found, err = checkKind(node.AgentKind(), f, fieldsOnly, func(c node.AgentConfig) ([]policy.Finding, error) {
+			return c.Node.Check()
+		})
 	case v1alpha1.KindShim:
-		found, err = checkKind(config.ShimKind(), f, fieldsOnly, func(c config.Shim) ([]policy.Finding, error) {
+		found, err = checkKind(shim.Kind(), f, fieldsOnly, func(c shim.Config) ([]policy.Finding, error) {
 			problem := shim.Check(c)
 			found, err := c.Node.Check()
 			return found, errors.Join(problem, err)
 		})
 	default: // a kubelet's own file; every other kind is an error
-		var node config.Node
-		if node, err = f.Node(kind); err == nil && !fieldsOnly {
-			found, err = node.Check()
+		var n nodefacts.Node
+		if n, err = nodefacts.FromFile(f, kind); err == nil && !fieldsOnly {
+			found, err = n.Check()
 		}
 	}
 	list, places := Findings(found), f.Places()

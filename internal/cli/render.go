@@ -17,8 +17,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodefacts"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -39,7 +39,7 @@ func (o *RenderOptions) Register(flags *pflag.FlagSet) {
 // Run writes the decision about each pod of the manifests on a node. passed is false if a pod would
 // not start, or a finding has the severity error. The error is about the node, a document that
 // cannot be read, or writing.
-func (o *RenderOptions) Run(ctx context.Context, node config.Node,
+func (o *RenderOptions) Run(ctx context.Context, node nodefacts.Node,
 	stdin io.Reader, stdout, stderr io.Writer) (passed bool, err error) {
 	engine, err := node.Engine()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodefacts"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
@@ -90,7 +91,7 @@ func diff(a, b resolvconf.Config) string {
 
 // nodeRules decides with and without the node rules of a configuration file.
 type nodeRules struct {
-	Node config.Node
+	Node nodefacts.Node
 
 	with, without *policy.Engine
 	host          resolvconf.File
@@ -98,7 +99,7 @@ type nodeRules struct {
 
 // loadRules reads the node rules of a ShimConfiguration or an AgentConfiguration, and the files with the
 // facts of the node. No other kind has rules. The paths of fields only are those of another machine: the
-// node is that of [config.File.NodeOfFields] then.
+// node is that of [nodefacts.FromFields] then.
 func loadRules(f config.File, fieldsOnly bool) (*nodeRules, error) {
 	kind, err := f.Kind()
 	if err != nil {
@@ -110,9 +111,9 @@ func loadRules(f config.File, fieldsOnly bool) (*nodeRules, error) {
 	}
 	r := &nodeRules{}
 	if fieldsOnly {
-		r.Node, err = f.NodeOfFields()
+		r.Node, err = nodefacts.FromFields(f)
 	} else {
-		r.Node, err = f.Node(kind)
+		r.Node, err = nodefacts.FromFile(f, kind)
 	}
 	if err != nil {
 		return nil, err

@@ -4,241 +4,158 @@
 package config
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// A Field is one setting of a configuration of type C: a row in the table of its Kind.
-// Flags, error messages, the need of restarts and docs/configuration.md are derived from it.
-type Field[C any] struct {
-	Path    string // in the file, such as "snapshot.path"
-	Flag    string // name of the flag that overrides the file; "": no flag
-	Usage   string // help text of the flag
-	Restart bool   // a change takes effect when the server restarts
-
-	// At returns a pointer to the setting as it is in the file.
-	At func(*C) any
-
-	// Check validates the setting, sets it to its default if it is empty, and stores its
-	// parsed value in C. It must replace slices and pointers instead of changing what they
-	// refer to, because copies of C share that. nil: every value is valid.
-	Check func(*C) error
-
-	// Values are the valid values, and "" is valid, too. nil: every string is valid.
-	Values []string
-
-	// Wanted are the valid values of a flag for a number, for the error about another text. "": all
-	// of the type.
-	Wanted string
-
-	// Clear clears other fields of the file that the flag overrides, too. nil: none.
-	Clear func(*C)
-
-	// RequireFlagValue says that an empty value of the flag is an error. In the file it is the
-	// default.
-	RequireFlagValue bool
-
-	// IgnoreEmptyFlag says that an empty value of the flag does not override the file.
-	IgnoreEmptyFlag bool
+// A field is one setting of a configuration type: a field of api/v1alpha1 with its tags.
+type field struct {
+	path    string // in the file, such as "snapshot.path"
+	index   []int  // for reflect.Value.FieldByIndex
+	of      string // the type of its struct
+	tag     reflect.StructTag
+	preset  string // the default
+	restart bool
+	noFlag  bool
 }
 
-// A Kind is a kind of configuration file.
-type Kind[C any] struct {
-	Name   string
-	Fields []Field[C]
+// fieldsOf returns the fields of a type of api/v1alpha1, in the order of the file.
+func fieldsOf(t reflect.Type) []field { return appendFields(nil, t, "", nil, "") }
 
-	parse   func(data []byte) (C, error)
-	resolve func(c *C, file string)             // resolves relative paths; nil: there are none
-	finish  func(c *C, source *Source[C]) error // checks for required fields, reads the files that c refers to
-}
-
-// Defaults returns the configuration of an empty file.
-func (k *Kind[C]) Defaults() C {
-	var c C
-	k.check(&c, inField) // finds no problem: only finish requires fields
-	return c
-}
-
-// NeedRestart returns the paths of the fields that differ in next and take effect when the
-// server restarts.
-func (k *Kind[C]) NeedRestart(running, next C) []string {
-	var paths []string
-	for _, f := range k.Fields {
-		if f.Restart && !reflect.DeepEqual(f.At(&running), f.At(&next)) {
-			paths = append(paths, f.Path)
-		}
-	}
-	return paths
-}
-
-// A problem is an invalid value, or values that cannot be combined.
-type problem struct {
-	paths []string // of the fields
-	err   error
-}
-
-// joinProblems returns the errors of problems as one.
-func joinProblems(problems []problem) error {
-	var errs []error
-	for _, p := range problems {
-		errs = append(errs, p.err)
-	}
-	return errors.Join(errs...)
-}
-
-// check validates all fields of c and returns all problems. name returns the name of a field
-// in their messages.
-func (k *Kind[C]) check(c *C, origin func(path string) kube.Location) (problems []problem) {
-	for _, f := range k.Fields {
-		err := f.checkValues(c)
-		if err == nil && f.Check != nil {
-			err = f.Check(c)
-		}
-		if err == nil {
-			continue
-		}
-		for _, e := range excerpt.Unjoin(err) {
-			paths := []string{f.Path}
-			if other, ok := errors.AsType[conflictError](e); ok {
-				paths = append(paths, other.paths...)
+// appendFields appends the fields of t, which is the struct at prefix. outer has the tags of that struct
+// in its own.
+func appendFields(list []field, t reflect.Type, prefix string, index []int, outer reflect.StructTag) []field {
+	for i := range t.NumField() {
+		f, at := t.Field(i), append(slices.Clone(index), i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Type == reflect.TypeFor[v1alpha1.TypeMeta]():
+		case f.Anonymous:
+			list = appendFields(list, f.Type, prefix, at, f.Tag)
+		case f.Type.Kind() == reflect.Struct:
+			list = appendFields(list, f.Type, prefix+name+".", at, f.Tag)
+		default:
+			preset := f.Tag.Get("default")
+			if key, value, ok := strings.Cut(outer.Get("defaults"), "="); ok && key == name {
+				preset = value
 			}
-			problems = append(problems, problem{paths, describe(f.Path, e, origin)})
+			list = append(list, field{
+				path: prefix + name, index: at, of: t.Name(), tag: f.Tag, preset: preset,
+				restart: f.Tag.Get("restart") == "true" || outer.Get("restarts") == name,
+				noFlag:  outer.Get("flags") == "none",
+			})
 		}
 	}
-	return problems
+	return list
 }
 
-func (f *Field[C]) checkValues(c *C) error {
-	text, ok := f.At(c).(*string)
-	if f.Values == nil || !ok || *text == "" || slices.Contains(f.Values, *text) {
-		return nil
-	}
-	last := len(f.Values) - 1
-	return fmt.Errorf("%q: want %s or %s", *text, strings.Join(f.Values[:last], ", "), f.Values[last])
-}
+// name returns the last part of the path.
+func (f *field) name() string { return f.path[strings.LastIndex(f.path, ".")+1:] }
 
-// describe adds the name of the field at path to its error.
-func describe(path string, err error, origin func(path string) kube.Location) error {
-	if item, ok := errors.AsType[itemError](err); ok {
-		return &kube.InputError{Location: origin(fmt.Sprintf("%s[%d]", path, item.index)), Err: item.error}
-	}
-	if below, ok := errors.AsType[belowError](err); ok {
-		return &kube.InputError{Location: origin(path + below.path), Err: below.error}
-	}
-	if other, ok := errors.AsType[conflictError](err); ok {
-		names := make([]string, len(other.paths))
-		for i, p := range other.paths {
-			names[i] = origin(p).Name()
+// in returns the setting in a configuration.
+func (f *field) in(api reflect.Value) reflect.Value { return api.FieldByIndex(f.index) }
+
+// setDefault sets v to its default if it is empty or absent.
+func (f *field) setDefault(v reflect.Value) {
+	if f.preset != "" && v.IsZero() {
+		if err := setText(v, f.preset); err != nil {
+			panic(fmt.Sprintf("%s: default %q: %v", f.path, f.preset, err))
 		}
-		err = conflictError{names}
-	}
-	return &kube.InputError{Location: origin(path), Err: err}
-}
-
-// inField returns the location of a field of an unknown file.
-func inField(path string) kube.Location { return kube.Location{Field: path} }
-
-// An itemError is about one item of a list.
-type itemError struct {
-	index int
-	error
-}
-
-// A belowError is about a field of an item of a list; path is the rest of its path, such as
-// "[1].options[0]".
-type belowError struct {
-	path string
-	error
-}
-
-// A conflictError is about a field that cannot be combined with others.
-type conflictError struct{ paths []string }
-
-func (e conflictError) Error() string {
-	return "cannot be combined with " + strings.Join(e.paths, " or ")
-}
-
-// The rows of settings that several servers have. at returns the setting as it is in the file,
-// and where its parsed value is stored.
-
-func httpField[C any](at func(*C) *string) Field[C] {
-	return Field[C]{
-		Path: "http", Flag: "http", Restart: true, At: func(c *C) any { return at(c) },
-		Usage: "`ADDR` of the status page, /metrics, /livez and /readyz; empty: none",
-		Check: func(c *C) error { return daemon.CheckAddress(*at(c)) },
 	}
 }
 
-func logFormatField[C any](at func(*C) *string) Field[C] {
-	return Field[C]{
-		Path: "logFormat", Flag: "log-format", Restart: true, At: func(c *C) any { return at(c) },
-		Usage: "`FORMAT` of the log: text or json", Values: []string{"text", "json"},
-		Check: func(c *C) error { return setDefault(at(c), v1alpha1.DefaultLogFormat) },
+// setText sets v to the value of a text. The items of a list have commas. Slices and pointers are
+// replaced, because copies of a configuration share what they refer to.
+func setText(v reflect.Value, text string) (err error) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		next := reflect.New(v.Type().Elem())
+		err = setText(next.Elem(), text)
+		v.Set(next)
+	case reflect.Slice:
+		items := []string{}
+		if text != "" {
+			items = strings.Split(text, ",")
+		}
+		v.Set(reflect.ValueOf(items))
+	case reflect.Bool:
+		var b bool
+		b, err = strconv.ParseBool(text)
+		v.SetBool(b)
+	case reflect.Int:
+		var n int64
+		n, err = strconv.ParseInt(text, 10, 64)
+		v.SetInt(n)
+	case reflect.Uint16, reflect.Uint32:
+		var n uint64
+		n, err = strconv.ParseUint(text, 10, v.Type().Bits())
+		v.SetUint(n)
+	default:
+		v.SetString(text)
 	}
+	return err
 }
 
-func clusterDomainField[C any](at func(*C) (*string, *fqdn.Name)) Field[C] {
-	return Field[C]{
-		Path: "clusterDomain", Flag: "cluster-domain", RequireFlagValue: true, Restart: true,
-		At:    func(c *C) any { text, _ := at(c); return text },
-		Usage: "`DOMAIN` of the cluster",
-		Check: func(c *C) (err error) {
-			text, domain := at(c)
-			*domain, err = parseClusterDomain(text)
-			return err
-		},
-	}
-}
-
-func upstreamPolicyField[C any](at func(*C) (*string, *upstream.Policy)) Field[C] {
-	return Field[C]{
-		Path: "upstreamPolicy", Flag: "upstream-policy", At: func(c *C) any { text, _ := at(c); return text },
-		Usage:  "`ORDER` in which upstream servers are tried: sequential, random or roundRobin",
-		Values: upstream.Policies(),
-		Check: func(c *C) error {
-			text, policy := at(c)
-			*text = cmp.Or(*text, string(upstream.Sequential))
-			*policy = upstream.Policy(*text)
-			return nil
-		},
-	}
-}
-
-// stubDomainsField has the zones of the cluster from zones.
-func stubDomainsField[C any](at func(*C) (*[]v1alpha1.StubDomain, *[]upstream.StubDomain), zones func(*C) clusterZones) Field[C] {
-	return Field[C]{
-		Path: "stubDomains", Flag: "stub-domain", At: func(c *C) any { stubs, _ := at(c); return stubs },
-		Usage: "`ZONE=ADDR,..`: a domain with servers of its own; repeatable",
-		Check: func(c *C) (err error) {
-			stubs, parsed := at(c)
-			*parsed, err = parseStubDomains(*stubs, zones(c))
-			return err
-		},
-	}
-}
-
-// specialUseField is true by default.
-func specialUseField[C any](at func(*C) (**bool, *bool)) Field[C] {
-	return Field[C]{
-		Path: "localNames.specialUse", Restart: true, At: func(c *C) any { value, _ := at(c); return value },
-		Check: func(c *C) error {
-			value, parsed := at(c)
-			if *value == nil {
-				*value = new(true)
+// check validates v, which has its default, and sets it to its canonical form.
+func (f *field) check(v reflect.Value, p *Problems) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			next := reflect.New(v.Type().Elem())
+			next.Elem().Set(v.Elem())
+			f.check(next.Elem(), p)
+			v.Set(next)
+		}
+	case reflect.Slice:
+		if items, ok := v.Interface().([]string); ok && len(items) > 0 {
+			canonical := slices.Clone(items)
+			for i := range canonical {
+				f.checkText(&canonical[i], fmt.Sprintf("%s[%d]", f.path, i), p)
 			}
-			*parsed = **value
-			return nil
-		},
+			v.Set(reflect.ValueOf(canonical))
+		}
+	case reflect.String:
+		if text := v.String(); text != "" {
+			f.checkText(&text, f.path, p)
+			v.SetString(text)
+		}
+	case reflect.Int:
+		f.checkNumber(v.Int(), p)
+	case reflect.Uint16, reflect.Uint32:
+		f.checkNumber(int64(v.Uint()), p)
+	}
+}
+
+func (f *field) checkText(text *string, path string, p *Problems) {
+	if values := f.values(); values != nil && !slices.Contains(values, *text) {
+		last := len(values) - 1
+		p.Add(path, fmt.Errorf("%q: want %s or %s", *text, strings.Join(values[:last], ", "), values[last]))
+		return
+	}
+	if format := formats[f.tag.Get("format")]; format != nil {
+		canonical, err := format(*text, f.tag.Get("min"), f.tag.Get("max"))
+		p.Add(path, err)
+		*text = canonical
+	}
+}
+
+// values returns the valid values; nil: all.
+func (f *field) values() []string {
+	if list := f.tag.Get("values"); list != "" {
+		return strings.Split(list, ",")
+	}
+	return nil
+}
+
+func (f *field) checkNumber(n int64, p *Problems) {
+	least, _ := strconv.ParseInt(f.tag.Get("min"), 10, 64)
+	most, err := strconv.ParseInt(f.tag.Get("max"), 10, 64)
+	if n < least || err == nil && n > most {
+		p.Add(f.path, fmt.Errorf("%d: want %d to %d", n, least, most))
 	}
 }

@@ -4,215 +4,215 @@
 package config
 
 import (
-	"cmp"
-	"maps"
+	"os"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// apiFields returns the addresses of the fields of a v1alpha1 configuration in the order of
-// the file, by path.
-func apiFields(v reflect.Value, prefix string) (paths []string, at map[string]any) {
-	at = map[string]any{}
-	for i := range v.NumField() {
-		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		switch field := v.Field(i); {
-		case v.Type().Field(i).Name == "TypeMeta":
-		case name == "": // embedded
-			more, below := apiFields(field, prefix)
-			paths = append(paths, more...)
-			maps.Copy(at, below)
-		case field.Kind() == reflect.Struct:
-			more, below := apiFields(field, prefix+name+".")
-			paths = append(paths, more...)
-			maps.Copy(at, below)
-		default:
-			paths = append(paths, prefix+name)
-			at[prefix+name] = field.Addr().Interface()
-		}
-	}
-	return paths, at
+// TestKind_Defaults: the printed files have the defaults of an empty file.
+func TestKind_Defaults(t *testing.T) {
+	testDefaults(t, &Kind[shim]{})
+	testDefaults(t, &Kind[agent]{})
+	testDefaults(t, &Kind[dns]{})
+	testDefaults(t, &Kind[nodeCache]{})
+	testDefaults(t, &Kind[webhook]{})
 }
 
-// testFields checks that every field of the file has one row, in the order of the file, and
-// that At returns its address.
-func testFields[C any](t *testing.T, k *Kind[C]) {
-	t.Helper()
-	c := new(C)
-	paths, at := apiFields(reflect.ValueOf(c).Elem().FieldByName(k.Name), "")
-	var got []string
-	for _, f := range k.Fields {
-		got = append(got, f.Path)
-		if want := at[f.Path]; want != f.At(c) {
-			t.Errorf("%s: %s: At returns %T, which is not the address of the field", k.Name, f.Path, f.At(c))
-		}
-		if f.Flag != "" && f.Usage == "" {
-			t.Errorf("%s: --%s has no help text", k.Name, f.Flag)
-		}
-	}
-	if diff := gocmp.Diff(paths, got); diff != "" {
-		t.Errorf("%s: fields of the file and rows (-file +rows):\n%s", k.Name, diff)
-	}
-}
-
-func TestKind_Fields(t *testing.T) {
-	testFields(t, ShimKind())
-	testFields(t, DNSKind())
-	testFields(t, AgentKind())
-	testFields(t, NodeCacheKind())
-	testFields(t, WebhookKind())
-}
-
-// testDefaults checks that an empty file is the one that `config defaults` prints.
 func testDefaults[C any](t *testing.T, k *Kind[C]) {
 	t.Helper()
-	text, err := v1alpha1.Defaults(k.Name)
+	text, err := v1alpha1.Defaults(k.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
-	printed, err := k.parse(text)
+	printed, err := k.FromText(File{k.Name() + ".yaml", text}).Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if problems := k.check(&printed, inField); problems != nil {
-		t.Errorf("%s: %v", k.Name, problems)
-	}
-	var empty C
-	if problems := k.check(&empty, inField); problems != nil {
-		t.Errorf("%s: an empty file: %v", k.Name, problems)
-	}
-	for _, f := range k.Fields {
-		if diff := gocmp.Diff(f.At(&printed), f.At(&empty), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s: %s (-printed +empty file):\n%s", k.Name, f.Path, diff)
+	empty := k.Defaults()
+	for _, f := range k.fields() {
+		if diff := cmp.Diff(f.in(api(&empty)).Interface(), f.in(api(&printed)).Interface(), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: %s (-empty file +printed):\n%s", k.Name(), f.path, diff)
+		}
+		if v1alpha1.Comment(f.of, f.name()) == "" {
+			t.Errorf("%s: %s has no comment", k.Name(), f.path)
+		}
+		if format := f.tag.Get("format"); format != "" && formats[format] == nil {
+			t.Errorf("%s: %s: unknown format %q", k.Name(), f.path, format)
 		}
 	}
 }
 
-func TestKind_Defaults(t *testing.T) {
-	testDefaults(t, ShimKind())
-	testDefaults(t, DNSKind())
-	testDefaults(t, AgentKind())
-	testDefaults(t, NodeCacheKind())
-	testDefaults(t, WebhookKind())
-}
-
-// TestDefaults_Packages compares the defaults of v1alpha1 with those of the packages.
-func TestDefaults_Packages(t *testing.T) {
-	suffix, err := fqdn.ParseName(v1alpha1.DefaultAutopathSuffix)
-	if err != nil || suffix != dnsserver.DefaultAutopathSuffix || v1alpha1.DefaultAutopathSuffix != policy.DefaultAutopathSuffix {
-		t.Errorf("autopath suffix %s, %v", suffix, err)
-	}
-	if v1alpha1.DefaultEDNSOption != autopath.DefaultOption {
-		t.Errorf("EDNS0 option %d", v1alpha1.DefaultEDNSOption)
-	}
-	if m, err := cri.ParseMode(""); err != nil || m != cri.Mode(ShimKind().Defaults().ShimConfiguration.Mode) {
-		t.Errorf("mode %s, %v", m, err)
-	}
-}
-
-// values are one value of each flag.
-var values = map[string]flagValue{
-	"listen":           {file: `["192.0.2.1:53"]`},
-	"http":             {file: `":1"`},
-	"kubeconfig":       {file: "k"},
-	"manifests":        {file: "[m]"},
-	"snapshot":         {file: "s"},
-	"snapshot-wait":    {file: "1s"},
-	"snapshot-max-age": {file: "1h"},
-	"cluster-domain":   {file: "d"},
-	"reverse-cidr":     {file: "[10.0.0.0/8]"},
-	"pods":             {file: "verified"},
-	"ttl":              {file: "0"},
-	"upstream":         {file: "[192.0.2.1]"},
-	"resolv-conf":      {file: `""`},
-	"upstream-policy":  {file: "random"},
-	"stub-domain":      {file: "[{zone: z, servers: [192.0.2.1, 192.0.2.2]}]", arg: "z=192.0.2.1,192.0.2.2"},
-	"host-suffix":      {file: "[h]"},
-	"autopath-suffix":  {file: "s"},
-	"edns-option":      {file: "65001"},
-	"autopath-service": {file: "n/s"},
-	"autopath-network": {file: "[203.0.113.0/24]"},
-	"lameduck":         {file: "1s"},
-	"log-format":       {file: "json"},
-	"interface":        {file: "i"},
-	"notrack":          {file: "disabled"},
-	"cluster-dns":      {file: "[192.0.2.2]"},
-	"runtime-endpoint": {file: "r"},
-	"kubelet-config":   {file: "/k"},
-
-	"kubelet-config-dir": {file: "/k.d"},
-	"in-cluster":         {file: "true"},
-	"node-ip":            {file: "[192.0.2.3]"},
-	"node-name":          {file: "worker"},
-	"tls-cert":           {file: "c"},
-	"tls-key":            {file: "k"},
-	"ignore":             {file: "[old-glibc-search]"},
-	"deny-on":            {file: "never"},
-}
-
-// flagValue is one value of a flag: in the file, and on the command line if that differs.
-type flagValue struct{ file, arg string }
-
-// testFlags checks that every flag sets what its field in the file sets. Values in other
-// replace those in values.
-func testFlags[C any](t *testing.T, k *Kind[C], other map[string]flagValue) {
-	t.Helper()
-	for _, f := range k.Fields {
-		if f.Flag == "" {
-			continue
+// TestCheckValues has the values of fields on both sides of each limit.
+func TestCheckValues(t *testing.T) {
+	long := "/" + strings.Repeat("x", maxSocketPath-1)
+	for _, tt := range []struct {
+		kind, text string
+		want       string // "": valid
+	}{
+		{"dns", "ttl: 3600", ""},
+		{"dns", "ttl: 3601", "ttl: 3601: want 0 to 3600"},
+		{"dns", "ednsOption: 65001", ""},
+		{"dns", "ednsOption: 65000", "ednsOption: 65000: want 65001 to 65534"},
+		{"dns", "ednsOption: 65534", ""},
+		{"dns", "ednsOption: 65535", "ednsOption: 65535: want 65001 to 65534"},
+		{"dns", "limits: {maxQueries: 100, maxMemory: 4Mi}", ""},
+		{"dns", "limits: {maxQueries: 99}", "limits.maxQueries: 99: want 100 to 65535"},
+		{"dns", "limits: {maxQueries: 65535, maxMemory: 1Gi}", ""},
+		{"dns", "limits: {maxQueries: 65536}", "limits.maxQueries: 65536: want 100 to 65535"},
+		{"dns", "limits: {maxMemory: 4095Ki}", `limits.maxMemory: "4095Ki": want 4Mi to 1Gi`},
+		{"dns", "limits: {maxMemory: 1025Mi}", `limits.maxMemory: "1025Mi": want 4Mi to 1Gi`},
+		{"dns", "limits: {maxMemory: much}", `limits.maxMemory: "much" is not an amount of memory such as 64Mi`},
+		{"dns", "pods: some", `pods: "some": want disabled, insecure or verified`},
+		{"dns", "lameduck: -1s", `lameduck: "-1s" is not a duration such as 10s`},
+		{"dns", "listen: ['192.0.2.1']", `listen[0]: "192.0.2.1" is not an IP address with a port`},
+		{"dns", "http: '1'", `http: "1" is not an address with a port`},
+		{"dns", "clusterDomain: a b", `clusterDomain: "a b": want a domain such as cluster.local`},
+		{"dns", "clusterDomain: .", `clusterDomain: "." is the root: want a domain such as cluster.local`},
+		{"dns", "reverseCIDRs: [10.0.0.0/8, '::ffff:10.0.0.0/104']",
+			`reverseCIDRs[1]: "::ffff:10.0.0.0/104" is not a network such as 10.96.0.0/12`},
+		{"dns", "autopathService: kube-system", `autopathService: "kube-system" is not the NAMESPACE/NAME of a Service`},
+		{"nodecache", "interface: " + strings.Repeat("i", 15), ""},
+		{"nodecache", "interface: " + strings.Repeat("i", 16), "is not the name of a network interface"},
+		{"nodecache", "interface: a/b", "is not the name of a network interface"},
+		{"shim", "listen: " + long, ""},
+		{"shim", "listen: " + long + "x", "has 108 octets, a unix socket can have 107"},
+		{"shim", "listen: run/shim.sock", "is not a unix socket: want an absolute path or unix:///PATH"},
+		{"shim", "runtimeEndpoint: tcp://127.0.0.1:1", "is not a unix socket"},
+		{"shim", "drainTimeout: 4500ms", ""},
+		{"shim", "drainTimeout: 4501ms", `drainTimeout: "4501ms": want 1ms to 4500ms`},
+		{"shim", "drainTimeout: 0s", `drainTimeout: "0s": want 1ms to 4500ms`},
+		{"shim", "lookupTimeout: 99ms", `lookupTimeout: "99ms": want 100ms to 30s`},
+		{"shim", "node: {nodeIPs: [192.0.2.1, x]}", `node.nodeIPs[1]: "x" is not an IP address`},
+		{"shim", "node: {clusterDNS: [x]}", `node.clusterDNS[0]: "x" is not an IP address`},
+		{"shim", "node: {allowedOverrides: [Autopath]}", `node.allowedOverrides[0]: "Autopath": want Default, ClusterFirst`},
+		{"agent", "sandboxDirectories: [/]", `sandboxDirectories[0]: "/" is not an absolute path below /`},
+		{"agent", "statusSocket: s", "is not a unix socket"},
+		{"agent", "statusSocket: ''", ""},
+		{"webhook", "denyOn: info", `denyOn: "info": want error, warning or never`},
+	} {
+		check := map[string]func(string) error{
+			"dns": checkText(&Kind[dns]{}), "nodecache": checkText(&Kind[nodeCache]{}), "shim": checkText(&Kind[shim]{}),
+			"agent": checkText(&Kind[agent]{}), "webhook": checkText(&Kind[webhook]{}),
+		}[tt.kind]
+		if err := check(tt.text); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", tt.text, err, tt.want)
 		}
-		value, ok := other[f.Flag]
+	}
+}
+
+// checkText returns a function that checks the fields of a file.
+func checkText[C any](k *Kind[C]) func(fields string) error {
+	return func(fields string) error {
+		text := "apiVersion: " + v1alpha1.GroupVersion + "\nkind: " + k.Name() + "\n" + fields
+		return k.FromText(File{"f", []byte(text)}).CheckFields()
+	}
+}
+
+// TestCanonical: a value has one form, so that another spelling needs no restart.
+func TestCanonical(t *testing.T) {
+	path := newFile(t, v1alpha1.KindShim, "listen: unix:/a\nruntimeEndpoint: /b\nnode: {kubeletConfig: k, resolvConf: r}\n")
+	c, err := (&Kind[shim]{}).FromFile(path).Load()
+	dir := filepath.Dir(path)
+	if err != nil || c.Listen != "unix:///a" || c.RuntimeEndpoint != "unix:///b" ||
+		c.Node.KubeletConfig != dir+"/k" || *c.Node.ResolvConf != dir+"/r" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	path = newFile(t, v1alpha1.KindDNS, "listen: [':53', '[::ffff:192.0.2.1]:53']\nclusterDomain: A.Example.\n")
+	d, err := dnsKind().FromFile(path).Load()
+	if err != nil || !slices.Equal(d.Listen, []string{"[::]:53", "192.0.2.1:53"}) || d.ClusterDomain != "a.example" {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// TestSource_Copies: a configuration shares nothing that a later load changes.
+func TestSource_Copies(t *testing.T) {
+	path := newFile(t, v1alpha1.KindDNS, "")
+	source := newDNSSource(t, "--config", path, "--listen", ":53")
+	first, err := source.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Listen[0] = "changed"
+	if second, err := source.Load(); err != nil || !reflect.DeepEqual(second.Listen, []string{"[::]:53"}) {
+		t.Errorf("%q, %v", second.Listen, err)
+	}
+}
+
+// TestReadFile_Size: a configuration file has at most MaxFile bytes.
+func TestReadFile_Size(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file.yaml")
+	for size, want := range map[int]string{MaxFile: "",
+		MaxFile + 1: path + ": larger than 4194304 bytes: a configuration file has a few kilobytes"} {
+		if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadFile(path); (err == nil) != (want == "") || err != nil && err.Error() != want {
+			t.Errorf("%d: %v, want %q", size, err, want)
+		}
+	}
+	if _, err := (&Kind[shim]{}).FromFile("/dev/zero").Load(); err == nil || !strings.HasPrefix(err.Error(), "/dev/zero: larger than") {
+		t.Errorf("an endless file: %v", err)
+	}
+}
+
+// TestFlags: a flag that is set overrides the file, an empty one too, unless the field has a default.
+func TestFlags(t *testing.T) {
+	path := newFile(t, v1alpha1.KindShim, "kubeconfig: k\nnode: {nodeName: a}\n")
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	source := (&Kind[shim]{}).FromFlags(set)
+	if err := set.Parse([]string{"--config", path, "--kubeconfig=", "--node-name=b"}); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := source.Load(); err != nil || c.Kubeconfig != "" || c.Node.NodeName != "b" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if err := set.Parse([]string{"--listen="}); err == nil || !strings.Contains(err.Error(), "is empty: want a value") {
+		t.Errorf("an empty --listen: %v", err)
+	}
+}
+
+// FuzzCheckFields: a file is valid with its places if it is valid without, and no input panics.
+func FuzzCheckFields(f *testing.F) {
+	checks := map[string]func(path string) (plain, withPlaces error){
+		v1alpha1.KindShim: checkBoth(&Kind[shim]{}), v1alpha1.KindAgent: checkBoth(&Kind[agent]{}),
+		v1alpha1.KindDNS: checkBoth(&Kind[dns]{}), v1alpha1.KindNodeCache: checkBoth(&Kind[nodeCache]{}),
+		v1alpha1.KindWebhook: checkBoth(&Kind[webhook]{}),
+	}
+	for _, seed := range []struct{ kind, fields string }{
+		{v1alpha1.KindShim, "mode: Force\nlisten: unix:///a\nnode: {clusterDNS: [10.96.0.10], nodeIPs: ['::1']}\nlookupTimeout: 2s\n"},
+		{v1alpha1.KindAgent, "startupTaint: a/b=c:NoSchedule\nrefresh: All\nsandboxDirectories: [/a]\n"},
+		{v1alpha1.KindDNS, "listen: ['[::]:53', ':53']\nstubDomains: [{zone: a.example, servers: [tls://192.0.2.1%a]}]\nttl: 5\n"},
+		{v1alpha1.KindNodeCache, "listen: ['169.254.20.10:53']\ninterface: lo\nreverseCIDRs: [10.0.0.0/8]\nautopathSuffix: a.b\n"},
+		{v1alpha1.KindWebhook, "listen: ':8443'\ntls: {certFile: c}\nlameduck: 5s\n"},
+	} {
+		f.Add(seed.kind, seed.fields)
+	}
+	file := filepath.Join(f.TempDir(), "file.yaml")
+	f.Fuzz(func(t *testing.T, kind, fields string) {
+		check, ok := checks[kind]
 		if !ok {
-			value, ok = values[f.Flag]
+			return
 		}
-		if !ok {
-			t.Errorf("--%s has no value in the test", f.Flag)
-			continue
+		writeFile(t, file, kind, fields)
+		plain, withPlaces := check(file)
+		if (plain == nil) != (withPlaces == nil) {
+			t.Errorf("%v, with places: %v", plain, withPlaces)
 		}
-		testFlag(t, k, f, value)
-	}
+	})
 }
 
-func testFlag[C any](t *testing.T, k *Kind[C], f Field[C], value flagValue) {
-	t.Helper()
-	text := f.Path + ": " + value.file + "\n"
-	if outer, inner, nested := strings.Cut(f.Path, "."); nested {
-		text = outer + ": {" + inner + ": " + value.file + "}\n"
+func checkBoth[C any](k *Kind[C]) func(path string) (plain, withPlaces error) {
+	return func(path string) (plain, withPlaces error) {
+		f, _ := ReadFile(path) // the first check has its error
+		return k.FromFile(path).CheckFields(), k.FromText(f).CheckFields()
 	}
-	want, err := k.FromFile(newFile(t, k.Name, text)).read()
-	if err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	source := k.FromFlags(flags)
-	if err := flags.Parse([]string{"--" + f.Flag + "=" + cmp.Or(value.arg, strings.Trim(value.file, `[]"`))}); err != nil {
-		t.Fatal(err)
-	}
-	var got C
-	source.applyFlags(&got)
-	for _, other := range k.Fields {
-		if diff := gocmp.Diff(other.At(&want), other.At(&got)); diff != "" {
-			t.Errorf("--%s, %s (-file +flag):\n%s", f.Flag, other.Path, diff)
-		}
-	}
-}
-
-func TestSource_Flags(t *testing.T) {
-	testFlags(t, DNSKind(), nil)
-	testFlags(t, NodeCacheKind(), nil)
-	testFlags(t, WebhookKind(), map[string]flagValue{"listen": {file: `":1"`}})
-	testFlags(t, ShimKind(), map[string]flagValue{"listen": {file: "l"}, "manifests": {file: "m"}})
-	testFlags(t, AgentKind(), map[string]flagValue{"listen": {file: "l"}, "manifests": {file: "m"}})
 }

@@ -21,14 +21,14 @@ import (
 // MaxFile is the maximum size of a configuration file in bytes. etcd stores 1.5 MB for a ConfigMap.
 const MaxFile = 4 << 20
 
-// files reads configuration files and detects changes. The zero value is ready for use. It is
+// Files reads configuration files and detects changes. The zero value is ready for use. It is
 // not safe for concurrent use.
-type files struct {
-	given  map[string][]byte // texts that read returns instead of those on disk, by path
-	loaded map[string]digest // by path, when read was called
-	polled map[string]digest // by path, when changed was last called
+type Files struct {
+	given  map[string][]byte // texts that Read returns instead of those on disk, by path
+	loaded map[string]digest // by path, when Read was called
+	polled map[string]digest // by path, when Changed was last called
 
-	settled bool // the last two calls of changed found the same
+	settled bool // the last two calls of Changed found the same
 }
 
 // digest identifies the content of a file, or the error of reading it.
@@ -56,7 +56,8 @@ func readLimited(path string) ([]byte, error) {
 	return data, err
 }
 
-func (f *files) read(path string) ([]byte, error) {
+// Read returns the content of a file, of at most MaxFile bytes.
+func (f *Files) Read(path string) ([]byte, error) {
 	if data, ok := f.given[path]; ok {
 		return data, nil
 	}
@@ -65,8 +66,8 @@ func (f *files) read(path string) ([]byte, error) {
 	return data, err
 }
 
-// track makes changed notice changes of a file that others read.
-func (f *files) track(path string) {
+// Track makes Changed notice changes of a file that others read.
+func (f *Files) Track(path string) {
 	var d digest
 	if info, err := os.Stat(path); err != nil || info.Mode().IsRegular() { // a pipe can be read only once
 		_, d, _ = readDigest(path)
@@ -74,8 +75,8 @@ func (f *files) track(path string) {
 	f.record(path, d)
 }
 
-// list returns the files with an extension in a directory and those below it, in lexical order.
-func (f *files) list(dir, extension string) ([]string, error) {
+// List returns the files with an extension in a directory and those below it, in lexical order.
+func (f *Files) List(dir, extension string) ([]string, error) {
 	paths, d, err := listDigest(dir)
 	f.record(dir, d)
 	return slices.DeleteFunc(paths, func(path string) bool { return filepath.Ext(path) != extension }), err
@@ -92,7 +93,7 @@ func listDigest(dir string) (paths []string, _ digest, err error) {
 	return paths, sha256.Sum256(fmt.Appendf(nil, "\x00%q %v", paths, err)), err
 }
 
-func (f *files) record(path string, d digest) {
+func (f *Files) record(path string, d digest) {
 	if f.loaded == nil {
 		f.loaded = map[string]digest{}
 	}
@@ -100,10 +101,12 @@ func (f *files) record(path string, d digest) {
 }
 
 // reset forgets which files were read.
-func (f *files) reset() { clear(f.loaded) }
+func (f *Files) reset() { clear(f.loaded) }
 
-// changed reports whether a file has changed since read, and none since the previous call.
-func (f *files) changed() bool {
+// Changed polls the files that were read. It reports whether they must be read again: a file has changed
+// since, and none has changed since the previous call of Changed. The second condition avoids reading a
+// file while it is being written.
+func (f *Files) Changed() bool {
 	now := maps.Clone(f.loaded)
 	for path := range now {
 		switch info, err := os.Stat(path); {
@@ -118,6 +121,9 @@ func (f *files) changed() bool {
 	return f.settled && !maps.Equal(now, f.loaded)
 }
 
+// Settled reports whether no file has changed between the last two calls of Changed.
+func (f *Files) Settled() bool { return f.settled }
+
 // File is a configuration file whose text has been read.
 type File struct {
 	Path string // the text may be from elsewhere; relative paths in it start at the directory of Path
@@ -128,7 +134,7 @@ type File struct {
 func ReadFile(path string) (File, error) {
 	data, err := readLimited(path)
 	if err != nil {
-		return File{}, unreadable(path, err)
+		return File{}, Unreadable(path, err)
 	}
 	return File{path, data}, nil
 }
@@ -148,20 +154,20 @@ func (f File) Locate(err error) error { return f.Places().locate(err) }
 // Places returns the places of the fields of a file.
 func (f File) Places() *Places { return &Places{f.Path, document.NewPositions(f.Text)} }
 
-// files returns files that read f from its text.
-func (f File) files() files { return files{given: map[string][]byte{f.Path: f.Text}} }
+// Files returns files that read f from its text.
+func (f File) Files() Files { return Files{given: map[string][]byte{f.Path: f.Text}} }
 
-// unreadable returns the error of reading the file at path, without the system call.
-func unreadable(path string, err error) error {
+// Unreadable returns the error of reading the file at path, without the system call.
+func Unreadable(path string, err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok && e.Path == path {
 		err = e.Err
 	}
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// relativeTo resolves name from the directory of file, as the kubelet does in its own
+// RelativeTo resolves name from the directory of file, as the kubelet does in its own
 // file. "" stays "".
-func relativeTo(file, name string) string {
+func RelativeTo(file, name string) string {
 	if name == "" || filepath.IsAbs(name) {
 		return name
 	}

@@ -4,6 +4,7 @@
 package config
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -28,7 +29,17 @@ const referencePage = "../../docs/configuration.md"
 // TestReference checks that docs/configuration.md is generated from the rows and from the
 // comments of api/v1alpha1.
 func TestReference(t *testing.T) {
-	docs := apiComments(t)
+	writeComments(t)
+	for _, k := range []struct {
+		name string
+		text string
+	}{
+		{v1alpha1.KindShim, defaultsOf(&Kind[shim]{})}, {v1alpha1.KindAgent, defaultsOf(&Kind[agent]{})},
+		{v1alpha1.KindDNS, defaultsOf(&Kind[dns]{})}, {v1alpha1.KindNodeCache, defaultsOf(&Kind[nodeCache]{})},
+		{v1alpha1.KindWebhook, defaultsOf(&Kind[webhook]{})},
+	} {
+		compareFile(t, "../../api/v1alpha1/defaults/"+k.name+".yaml", k.text)
+	}
 	var b strings.Builder
 	b.WriteString(`# Configuration reference
 
@@ -48,49 +59,133 @@ Rules for all kinds:
   invalid, the server keeps the previous configuration, logs the reason, and sets
   ` + "`dnsconfigurer_config_last_reload_success`" + ` to 0.
 `)
-	writeKind(&b, ShimKind(), "dnsconfigurer shim", docs)
+	writeKind(&b, &Kind[shim]{}, "dnsconfigurer shim")
 	b.WriteString(`
 The commands ` + "`render`, `validate` and `lookup`" + ` read the fields below ` + "`node` and `autopath`" + `, and have
-the same flags for them.
+flags for the facts of the node.
 `)
-	writeKind(&b, AgentKind(), "dnsconfigurer agent", docs)
-	writeKind(&b, DNSKind(), "dnsconfigurer dns", docs)
-	writeKind(&b, NodeCacheKind(), "dnsconfigurer nodecache", docs)
-	writeKind(&b, WebhookKind(), "dnsconfigurer webhook", docs)
+	writeKind(&b, &Kind[agent]{}, "dnsconfigurer agent")
+	writeKind(&b, &Kind[dns]{}, "dnsconfigurer dns")
+	writeKind(&b, &Kind[nodeCache]{}, "dnsconfigurer nodecache")
+	writeKind(&b, &Kind[webhook]{}, "dnsconfigurer webhook")
+	compareFile(t, referencePage, b.String())
+}
+
+// compareFile compares a generated file, or writes it with -update.
+func compareFile(t *testing.T, path, text string) {
+	t.Helper()
 	if *update {
-		if err := os.WriteFile(referencePage, []byte(b.String()), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	page, err := os.ReadFile(referencePage)
+	old, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(page), b.String()); diff != "" {
-		t.Errorf("docs/configuration.md is out of date, run this test with -update (-page +generated):\n%s", diff)
+	if diff := cmp.Diff(string(old), text); diff != "" {
+		t.Errorf("%s is out of date, run this test with -update, twice if a comment has changed (-file +generated):\n%s", path, diff)
 	}
 }
 
-func writeKind[C any](b *strings.Builder, k *Kind[C], command string, docs map[string]string) {
-	fmt.Fprintf(b, "\n## %s\n\nThe file of `%s`.\n\n", k.Name, command)
+func writeKind[C any](b *strings.Builder, k *Kind[C], command string) {
+	fmt.Fprintf(b, "\n## %s\n\nThe file of `%s`.\n\n", k.Name(), command)
 	b.WriteString("| field | flag | type | default | restart | meaning |\n|---|---|---|---|---|---|\n")
 	defaults := k.Defaults()
-	for _, f := range k.Fields {
+	sections := map[string]string{}
+	for _, f := range k.fields() {
 		flag, restart := "", ""
-		if f.Flag != "" {
-			flag = "`--" + f.Flag + "`"
+		if name := k.flagOf(&f); name != "" {
+			flag = "`--" + name + "`"
 		}
-		if f.Restart {
+		if f.restart {
 			restart = "restart"
 		}
-		at := f.At(&defaults)
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s |\n", f.Path, flag, typeOf(at), valueOf(at), restart, meaning(k.Name, f.Path, docs))
+		at := f.in(api(&defaults)).Addr().Interface()
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s |\n", f.path, flag, typeOf(at), valueOf(at), restart, meaning(&f)+limits(&f))
+		if section, _, nested := strings.Cut(f.path, "."); nested {
+			sections[section] = v1alpha1.Comment(k.Name(), section)
+		}
 	}
 	for _, name := range []string{"snapshot", "limits", "node"} {
-		if text := docs[k.Name+"."+name]; text != "" {
+		if text := sections[name]; text != "" {
 			fmt.Fprintf(b, "\n%s\n", text)
 		}
 	}
+}
+
+// limits returns the limits of a field, as a sentence.
+func limits(f *field) string {
+	least, most := f.tag.Get("min"), f.tag.Get("max")
+	switch {
+	case most == "":
+		return ""
+	case least == "":
+		return " At most " + most + "."
+	}
+	return " " + least + " to " + most + "."
+}
+
+// defaultsOf returns the file of the command config defaults: every field with its comment.
+func defaultsOf[C any](k *Kind[C]) string {
+	var b strings.Builder
+	comment(&b, "", v1alpha1.Comment(k.Name(), "type")+" Every field may be left out: the value shown is its default.")
+	fmt.Fprintf(&b, "apiVersion: %s\nkind: %s\n", v1alpha1.GroupVersion, k.Name())
+	defaults, section := k.Defaults(), ""
+	for _, f := range k.fields() {
+		indent, outer := "", ""
+		if before, _, nested := strings.Cut(f.path, "."); nested {
+			indent, outer = "  ", before
+		}
+		b.WriteString("\n")
+		if outer != section && outer != "" {
+			if text := v1alpha1.Comment(k.Name(), outer); text != "" {
+				comment(&b, "", text)
+			}
+			b.WriteString(outer + ":\n")
+		}
+		section = outer
+		comment(&b, indent, meaning(&f)+limits(&f))
+		v := f.in(api(&defaults))
+		name, value := f.name(), yamlValue(v)
+		if v.Kind() == reflect.Pointer && v.IsNil() || v.Kind() == reflect.String && v.Len() == 0 && f.values() != nil {
+			name = "# " + name // absent is not empty
+		}
+		fmt.Fprintf(&b, "%s%s: %s\n", indent, name, value)
+	}
+	return b.String()
+}
+
+// yamlValue returns a value in YAML.
+func yamlValue(v reflect.Value) string {
+	for v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			v = reflect.Zero(v.Type().Elem())
+		} else {
+			v = v.Elem()
+		}
+	}
+	if v.Kind() == reflect.Slice && v.Len() == 0 {
+		return "[]"
+	}
+	text, err := json.Marshal(v.Interface())
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// comment writes a text as lines of a comment.
+func comment(b *strings.Builder, indent, text string) {
+	line := indent + "#"
+	for _, word := range strings.Fields(strings.ReplaceAll(text, "`", "")) {
+		if len(line)+1+len(word) > 96 {
+			b.WriteString(line + "\n")
+			line = indent + "#"
+		}
+		line += " " + word
+	}
+	b.WriteString(line + "\n")
 }
 
 // typeOf returns the type of a field in the words of YAML.
@@ -128,18 +223,10 @@ func valueOf(at any) string {
 	return fmt.Sprintf("`%v`", v.Interface())
 }
 
-// meaning returns the comment on the field at path of a kind, with the names of the file.
-func meaning(kind, path string, docs map[string]string) string {
-	text, last := "", kind
-	for name := range strings.SplitSeq(path, ".") {
-		text = docs[last+"."+name]
-		if text == "" {
-			text = docs[docs[last+" type"]+"."+name]
-		}
-		last = docs[last+"."+name+" type"]
-	}
-	text = subject.ReplaceAllString(text, "")
-	return strings.ToUpper(text[:1]) + text[1:]
+// meaning returns the comment on a field, without its subject.
+func meaning(f *field) string {
+	text := subject.ReplaceAllString(v1alpha1.Comment(f.of, f.name()), "")
+	return strings.ToUpper(text[:min(1, len(text))]) + text[min(1, len(text)):]
 }
 
 var (
@@ -147,14 +234,15 @@ var (
 	goName = regexp.MustCompile(`\b[A-Z][A-Za-z]*[a-z][A-Za-z]*\b`)
 
 	// subject matches the beginning of a comment, which a table does not need.
-	subject = regexp.MustCompile("^(`\\w+`|HTTP|TTL) (is|lists) ")
+	subject = regexp.MustCompile("^`\\w+` (is|lists) ")
 )
 
-// apiComments returns the comments on the fields of api/v1alpha1 as "Struct.field", and the
-// struct type of a field as "Struct.field type". The type that a struct embeds is "Struct type".
-func apiComments(t *testing.T) map[string]string {
+// writeComments generates api/v1alpha1/defaults/comments.txt: for each field of api/v1alpha1 the line
+// "Struct.field: comment", and for each struct "Struct.type: comment".
+func writeComments(t *testing.T) {
 	t.Helper()
-	docs, jsonNames := map[string]string{}, map[string]string{}
+	var lines []string
+	jsonNames := map[string]string{}
 	files, err := filepath.Glob("../../api/v1alpha1/config*.go")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
@@ -164,36 +252,39 @@ func apiComments(t *testing.T) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			if spec, ok := n.(*ast.TypeSpec); ok {
-				addComments(spec.Name.Name, spec.Type.(*ast.StructType), docs, jsonNames)
+		for _, decl := range file.Decls {
+			if types, ok := decl.(*ast.GenDecl); ok && types.Tok == token.TYPE {
+				spec := types.Specs[0].(*ast.TypeSpec)
+				lines = append(lines, spec.Name.Name+".type: "+oneLine(types.Doc))
+				lines = append(lines, fieldComments(spec.Name.Name, spec.Type.(*ast.StructType), jsonNames)...)
 			}
-			return true
-		})
-	}
-	for key, text := range docs {
-		if !strings.HasSuffix(key, " type") {
-			docs[key] = replaceGoNames(text, jsonNames)
 		}
 	}
-	return docs
+	for i, line := range lines {
+		name, text, _ := strings.Cut(line, ": ")
+		lines[i] = name + ": " + replaceGoNames(text, jsonNames)
+	}
+	compareFile(t, "../../api/v1alpha1/defaults/comments.txt", strings.Join(lines, "\n")+"\n")
 }
 
-// addComments adds the comments on the fields of a struct to docs, and their names in the file
-// to jsonNames.
-func addComments(name string, of *ast.StructType, docs, jsonNames map[string]string) {
+func oneLine(doc *ast.CommentGroup) string { return strings.Join(strings.Fields(doc.Text()), " ") }
+
+// fieldComments returns the lines of the fields of a struct, and adds their names in the file to
+// jsonNames.
+func fieldComments(name string, of *ast.StructType, jsonNames map[string]string) (lines []string) {
 	for _, f := range of.Fields.List {
 		if len(f.Names) == 0 {
-			docs[name+" type"] = f.Type.(*ast.Ident).Name // the last one: the first is TypeMeta
 			continue
 		}
 		inFile, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json"), ",")
 		jsonNames[f.Names[0].Name] = inFile
-		docs[name+"."+inFile] = strings.Join(strings.Fields(f.Doc.Text()), " ")
-		if of, ok := f.Type.(*ast.Ident); ok {
-			docs[name+"."+inFile+" type"] = of.Name
+		if text := oneLine(f.Doc); text != "" {
+			// The subject is the field, also where its name is a word, such as HTTP.
+			text = strings.Replace(text, f.Names[0].Name+" ", "`"+inFile+"` ", 1)
+			lines = append(lines, name+"."+inFile+": "+text)
 		}
 	}
+	return lines
 }
 
 func replaceGoNames(text string, jsonNames map[string]string) string {

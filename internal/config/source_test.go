@@ -31,62 +31,48 @@ func writeFile(t *testing.T, path, kind, fields string) {
 	}
 }
 
+// The kinds of the tests, without the checks of the servers.
+type (
+	dns       struct{ v1alpha1.DNSConfiguration }
+	nodeCache struct {
+		v1alpha1.NodeCacheConfiguration
+	}
+	shim    struct{ v1alpha1.ShimConfiguration }
+	agent   struct{ v1alpha1.AgentConfiguration }
+	webhook struct{ v1alpha1.WebhookConfiguration }
+)
+
+func dnsKind() *Kind[dns] {
+	return &Kind[dns]{Check: func(c *dns, p *Problems) {
+		if len(c.Manifests) > 0 && (c.Kubeconfig != "" || c.Snapshot.Path != "") {
+			p.AddConflict("manifests", "kubeconfig", "snapshot.path")
+		}
+	}}
+}
+
 // newDNSSource returns a source with these arguments.
-func newDNSSource(t *testing.T, args ...string) *Source[DNS] {
+func newDNSSource(t *testing.T, args ...string) *Source[dns] {
 	t.Helper()
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	source := DNSKind().FromFlags(flags)
+	source := dnsKind().FromFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
 	}
 	return source
 }
 
-// TestSource_RequiredByFlag: a flag can set what the file does not.
-func TestSource_RequiredByFlag(t *testing.T) {
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	source := NodeCacheKind().FromFlags(flags)
-	if err := flags.Parse([]string{"--config", newFile(t, v1alpha1.KindNodeCache, ""), "--cluster-dns", "192.0.2.1"}); err != nil {
-		t.Fatal(err)
-	}
-	if c, err := source.Load(); err != nil || len(c.Forward.Cluster) != 1 {
-		t.Errorf("%+v, %v", c, err)
-	}
-}
-
 // TestSource_Load has flags and a file that name the same fields.
 func TestSource_Load(t *testing.T) {
-	path := newFile(t, v1alpha1.KindDNS, "ttl: 9\npods: disabled\nupstreams: [192.0.2.1]\nclusterDomain: file.example\n")
-	c, err := newDNSSource(t, "--config", path, "--ttl", "0", "--resolv-conf", "r", "--cluster-domain", "Flag.Example.").Load()
+	path := newFile(t, v1alpha1.KindDNS, "ttl: 0\npods: disabled\nupstreams: [192.0.2.1]\nclusterDomain: file.example\n")
+	c, err := newDNSSource(t, "--config", path, "--upstream=192.0.2.2,192.0.2.3", "--upstream", "192.0.2.4",
+		"--cluster-domain", "Flag.Example.").Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *c.TTL != 0 || c.Pods != "disabled" || c.Domain.String() != "flag.example." ||
-		c.ClusterDomain != "flag.example" || c.SnapshotWait == 0 {
+	if *c.TTL != 0 || c.Pods != "disabled" || c.ClusterDomain != "flag.example" ||
+		c.Lameduck != "0s" || *c.ResolvConf != "/etc/resolv.conf" ||
+		!slices.Equal(c.Upstreams, []string{"192.0.2.2", "192.0.2.3", "192.0.2.4"}) || !slices.Equal(c.Listen, []string{"127.0.0.1:53"}) {
 		t.Errorf("%+v", c)
-	}
-	// --resolv-conf is without effect beside the file's upstreams.
-	if len(c.Forward.Upstreams) > 0 || c.Forward.ResolvConf != "r" {
-		t.Errorf("%+v", c.Forward)
-	}
-}
-
-// TestSource_EmptyFlag: an empty --kubelet-config does not override the file. Other empty
-// flags do.
-func TestSource_EmptyFlag(t *testing.T) {
-	path := newFile(t, v1alpha1.KindShim, "node: {kubeletConfig: /k, resolvConf: /r}\n")
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	source := ShimKind().FromFlags(flags)
-	if err := flags.Parse([]string{"--config", path, "--kubelet-config=", "--resolv-conf="}); err != nil {
-		t.Fatal(err)
-	}
-	c, err := source.read()
-	if err != nil {
-		t.Fatal(err)
-	}
-	source.applyFlags(&c)
-	if n := c.ShimConfiguration.Node; n.KubeletConfig != "/k" || *n.ResolvConf != "" {
-		t.Errorf("kubeletConfig %q, resolvConf %q, want /k and none", n.KubeletConfig, *n.ResolvConf)
 	}
 }
 
@@ -94,18 +80,12 @@ func TestSource_EmptyFlag(t *testing.T) {
 // the values that the server uses, and a flag can end a conflict in the file.
 func TestSource_Merged(t *testing.T) {
 	for _, tt := range []struct{ name, fields, flag string }{
-		{"a flag that fits the file", "clusterDomain: cluster.example\n", "--autopath-suffix=local"},
 		{"a flag that ends a conflict", "manifests: [m]\nkubeconfig: k\n", "--kubeconfig="},
-		{"a flag that replaces an invalid value", "ttl: 3601\n", "--ttl=5"},
+		{"a flag that replaces an invalid value", "logFormat: xml\n", "--log-format=json"},
 	} {
 		if _, err := newDNSSource(t, "--config", newFile(t, v1alpha1.KindDNS, tt.fields), tt.flag).Load(); err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 		}
-	}
-	conflict := newFile(t, v1alpha1.KindDNS, "clusterDomain: b.local\n")
-	_, err := newDNSSource(t, "--config", conflict, "--autopath-suffix=local").Load()
-	if _, isFlag := errors.AsType[usage.Error](err); !isFlag {
-		t.Errorf("a suffix above the file's domain: %v", err)
 	}
 }
 
@@ -113,7 +93,7 @@ func TestSource_Errors(t *testing.T) {
 	manifests := newFile(t, v1alpha1.KindDNS, "manifests: [m]\n")
 	for _, tt := range []struct {
 		name   string
-		source *Source[DNS]
+		source *Source[dns]
 		want   string
 		flag   bool
 	}{
@@ -169,9 +149,9 @@ func TestSource_Changed(t *testing.T) {
 
 // TestKind_NeedRestart compares values and not their spelling.
 func TestKind_NeedRestart(t *testing.T) {
-	load := func(fields string) DNS {
+	load := func(fields string) dns {
 		t.Helper()
-		c, err := DNSKind().FromFile(newFile(t, v1alpha1.KindDNS, fields)).Load()
+		c, err := dnsKind().FromFile(newFile(t, v1alpha1.KindDNS, fields)).Load()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,10 +164,10 @@ func TestKind_NeedRestart(t *testing.T) {
 	}{
 		{"listen: ['127.0.0.1:53']\nttl: 5\nclusterDomain: Cluster.Local.\nednsOption: 65313\npods: insecure\nlameduck: 0s\n", nil},
 		{"upstreams: [192.0.2.1]\nresolvConf: ''\nstubDomains: [{zone: a, servers: [192.0.2.1]}]\n", nil},
-		{"logFormat: json\nlisten: ['127.0.0.2:53']\nsnapshot: {path: p, maxAge: 1h}\n",
-			[]string{"listen", "snapshot.path", "snapshot.maxAge", "logFormat"}},
+		{"logFormat: json\nlisten: ['127.0.0.2:53']\nsnapshot: {path: p}\n",
+			[]string{"logFormat", "listen", "snapshot.path"}},
 	} {
-		if got := DNSKind().NeedRestart(running, load(tt.fields)); !slices.Equal(got, tt.want) {
+		if got := dnsKind().NeedRestart(running, load(tt.fields)); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.fields, got, tt.want)
 		}
 	}

@@ -7,16 +7,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
@@ -25,24 +23,12 @@ import (
 // until it succeeds, without another change of the file. The error is logged once.
 func TestReloader_RetriesApply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "dns.yaml")
-		write := func(fields string) {
-			if err := os.WriteFile(path,
-				[]byte("apiVersion: dnsconfigurer.dev/v1alpha1\nkind: DNSConfiguration\n"+fields), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		write("upstreams: [192.0.2.1]\n")
-		source := config.DNSKind().FromFile(path)
-		c, err := source.Load()
-		if err != nil {
-			t.Fatal(err)
-		}
+		source := &fakeSource{}
 		var log logbuffer.Buffer
 		failures, applied := 0, 0
-		r := daemon.Reloader[config.DNS]{
+		r := daemon.Reloader[int]{
 			Source: source, Log: slog.New(slog.NewTextHandler(&log, nil)),
-			Apply: func(config.DNS) (daemon.Task, error) {
+			Apply: func(int) (daemon.Task, error) {
 				applied++
 				if failures > 0 {
 					failures--
@@ -51,7 +37,7 @@ func TestReloader_RetriesApply(t *testing.T) {
 				return nil, nil
 			},
 		}
-		if err := r.Start(c, prometheus.NewRegistry()); err != nil {
+		if err := r.Start(0, prometheus.NewRegistry()); err != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
@@ -59,7 +45,7 @@ func TestReloader_RetriesApply(t *testing.T) {
 		go func() { ended <- r.Run(ctx) }()
 		time.Sleep(time.Second)
 		failures = 3
-		write("upstreams: [192.0.2.2]\n")
+		source.changed.Store(true)
 		time.Sleep(time.Minute)
 		stop()
 		if err := <-ended; err != nil {
@@ -70,3 +56,10 @@ func TestReloader_RetriesApply(t *testing.T) {
 		}
 	})
 }
+
+// fakeSource is a source of valid configurations.
+type fakeSource struct{ changed atomic.Bool }
+
+func (s *fakeSource) Load() (int, error)            { return 1, nil }
+func (s *fakeSource) Changed() bool                 { return s.changed.Swap(false) }
+func (s *fakeSource) NeedRestart(_, _ int) []string { return nil }

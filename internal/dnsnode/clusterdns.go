@@ -26,19 +26,20 @@ import (
 
 // RunClusterDNS runs a cluster DNS server with configuration c until ctx ends, and then returns nil. It
 // validates all of c before it opens a socket.
-func RunClusterDNS(ctx context.Context, p Process[config.DNS], c config.DNS) error {
+func RunClusterDNS(ctx context.Context, p Process[ClusterDNSConfig], c ClusterDNSConfig) error {
 	local, err := localAddrs(c.Addrs)
 	if err != nil {
 		return err
 	}
-	z, err := zone.New(zone.Config{Domain: c.Domain, Pods: c.PodMode(), Reverse: c.Reverse, Local: local})
+	z, err := zone.New(zone.Config{Domain: c.Domain, Pods: podModes[c.Pods], Reverse: c.Reverse, Local: local})
 	if err != nil {
 		return err
 	}
 	registry := daemon.NewRegistry(p.Version)
 	server, err := newServer(dnsserver.Config{
-		Zone: z, Domain: c.Domain, TTL: *c.TTL, Lameduck: c.LameduckTime, Autopath: c.Autopath, LocalNames: c.Local,
-		Limits: c.ServerLimits,
+		Zone: z, Domain: c.Domain, TTL: *c.TTL, Lameduck: config.Duration(c.Lameduck), Autopath: c.Autopath,
+		LocalNames: dnsserver.LocalNames{SpecialUse: true, PrivateReverse: c.LocalNames.PrivateReverse},
+		Limits:     c.ServerLimits,
 	}, registry, p.Log)
 	if err != nil {
 		return err
@@ -77,7 +78,7 @@ func RunClusterDNS(ctx context.Context, p Process[config.DNS], c config.DNS) err
 		group.Last = append(group.Last, func(ctx context.Context) error { return http.Serve(ctx, l) })
 		return sockets, nil
 	}
-	return p.run(ctx, c, registry, role{server, open}, func(next config.DNS) config.Forward { return next.Forward })
+	return p.run(ctx, c, registry, role{server, open}, func(next ClusterDNSConfig) forwarding { return next.Forward })
 }
 
 // localAddrs returns the addresses at which other machines reach a server with these addresses to
@@ -112,12 +113,12 @@ type names struct {
 // newNames returns the names of z. It calls identified with the UID of the cluster as soon as
 // that is known, which it never is with manifests.
 func newNames(
-	c config.DNS, z *zone.Zone, register prometheus.Registerer, p Process[config.DNS], identified func(uid string),
+	c ClusterDNSConfig, z *zone.Zone, register prometheus.Registerer, p Process[ClusterDNSConfig], identified func(uid string),
 ) (*names, error) {
 	if len(c.Manifests) > 0 {
 		dirs, err := cluster.NewDirectories(cluster.DirectoriesConfig{Zone: z, Domain: c.Domain, Paths: c.Manifests, Logger: p.Log})
 		if err != nil {
-			return nil, excerpt.Prefix(c.ManifestsOrigin, err)
+			return nil, excerpt.Prefix(c.manifestsOrigin, err)
 		}
 		return &names{zone: z, run: dirs.Run}, nil
 	}
@@ -135,8 +136,8 @@ func newNames(
 		return nil, err
 	}
 	api := cluster.NewSyncer(cluster.SyncerConfig{
-		Zone: z, Domain: c.Domain, Core: core, Discovery: discovery, Pods: c.PodMode() == zone.PodsVerified,
-		Snapshot: c.Snapshot.Path, SnapshotWait: c.SnapshotWait, SnapshotMaxAge: c.SnapshotMaxAge,
+		Zone: z, Domain: c.Domain, Core: core, Discovery: discovery, Pods: podModes[c.Pods] == zone.PodsVerified,
+		Snapshot:   c.Snapshot.Path,
 		Identified: identified, Logger: p.Log, Register: register,
 	})
 	return &names{z, api.Run, api.Status}, nil

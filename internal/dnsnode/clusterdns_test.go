@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/dnsnode"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
@@ -60,7 +59,7 @@ func serveManifests(t *testing.T, fields string, isComplete func(log string) boo
 			t.Fatal(err)
 		}
 	}
-	source := config.DNSKind().FromFile(path)
+	source := dnsnode.ClusterDNSKind().FromFile(path)
 	c, err := source.Load()
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +67,7 @@ func serveManifests(t *testing.T, fields string, isComplete func(log string) boo
 	var out logbuffer.Buffer
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	server := dnsnode.Process[config.DNS]{Source: source, Log: slog.New(slog.NewTextHandler(&out, nil))}
+	server := dnsnode.Process[dnsnode.ClusterDNSConfig]{Source: source, Log: slog.New(slog.NewTextHandler(&out, nil))}
 	go func() { ended <- dnsnode.RunClusterDNS(ctx, server, c) }()
 	client := dns.Client{Timeout: time.Second}
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
@@ -40,7 +39,7 @@ type forwarder struct {
 const clusterTry = dnsserver.WalkTimeout/2 + 100*time.Millisecond
 
 // newForwarder returns a forwarder for c.
-func (s *server) newForwarder(c config.Forward) (*forwarder, error) {
+func (s *server) newForwarder(c forwarding) (*forwarder, error) {
 	f := &forwarder{log: s.log}
 	common := s.client
 	common.Policy = c.Policy
@@ -70,7 +69,7 @@ func (s *server) newForwarder(c config.Forward) (*forwarder, error) {
 // addCluster forwards to the cluster DNS: names of the cluster, search lists, and reverse
 // names, because only the cluster DNS has the addresses of the cluster. A stub domain may have
 // other reverse names, but not those of c.ClusterReverse.
-func (s *server) addCluster(f *forwarder, c config.Forward) error {
+func (s *server) addCluster(f *forwarder, c forwarding) error {
 	if len(c.Cluster) == 0 {
 		return nil
 	}

@@ -16,19 +16,20 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodenet"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 )
 
+// ownTTL is the TTL in seconds of records that the node cache itself has.
+const ownTTL = 5
+
 // RunNodeCache runs the DNS cache of a node with configuration c until ctx ends, and then returns nil. It
 // takes over the addresses from a previous instance only if it reaches the cluster DNS itself.
-func RunNodeCache(ctx context.Context, p Process[config.NodeCache], c config.NodeCache) error {
+func RunNodeCache(ctx context.Context, p Process[NodeCacheConfig], c NodeCacheConfig) error {
 	registry := daemon.NewRegistry(p.Version)
 	server, err := newServer(dnsserver.Config{
-		Domain: c.Domain, TTL: v1alpha1.DefaultTTL, Autopath: c.Autopath, LocalNames: c.Local, AnswerProbe: answerProbe,
+		Domain: c.Domain, TTL: ownTTL, Autopath: c.Autopath, LocalNames: dnsserver.LocalNames{SpecialUse: true}, AnswerProbe: answerProbe,
 		Limits: c.ServerLimits,
 	}, registry, p.Log)
 	if err != nil {
@@ -69,7 +70,7 @@ func RunNodeCache(ctx context.Context, p Process[config.NodeCache], c config.Nod
 		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.KeepServing(ctx, listen) })
 		return sockets, nil
 	}
-	return p.run(ctx, c, registry, role{server, open}, func(next config.NodeCache) config.Forward { return next.Forward })
+	return p.run(ctx, c, registry, role{server, open}, func(next NodeCacheConfig) forwarding { return next.Forward })
 }
 
 // addresses are the addresses of a node cache.
@@ -81,7 +82,7 @@ type addresses struct {
 
 // assignAddresses assigns the addresses to the interface of c, if it has one. An address of a
 // family that the kernel has disabled is omitted as long as another one remains.
-func assignAddresses(c config.NodeCache, log *slog.Logger) (a addresses, err error) {
+func assignAddresses(c NodeCacheConfig, log *slog.Logger) (a addresses, err error) {
 	if c.Interface == "" {
 		return addresses{listen: c.Addrs}, nil
 	}

@@ -18,7 +18,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
@@ -92,14 +91,14 @@ func startInstanceWith(t *testing.T, fields string, prepare func() error) *insta
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	source := config.NodeCacheKind().FromFile(path)
+	source := NodeCacheKind().FromFile(path)
 	c, err := source.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	i.stop = stop
-	server := Process[config.NodeCache]{Source: source, Log: slog.New(slog.NewTextHandler(&i.log, nil))}
+	server := Process[NodeCacheConfig]{Source: source, Log: slog.New(slog.NewTextHandler(&i.log, nil))}
 	go func() {
 		err := prepare()
 		if err == nil {

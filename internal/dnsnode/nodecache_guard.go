@@ -17,7 +17,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodenet"
 )
@@ -102,7 +101,7 @@ func (g *guard) installRules(mode string, fallback *lease) (err error) {
 		}
 		addrs = append(addrs, nodenet.Address{AddrPort: a, Leased: fallback.service != "" || !a.Addr().IsLinkLocalUnicast()})
 	}
-	if len(addrs) == 0 || mode == v1alpha1.NotrackDisabled {
+	if len(addrs) == 0 || mode == "disabled" {
 		return nil
 	}
 	if g.rules, err = nodenet.Install(addrs); err == nil {

@@ -45,7 +45,7 @@ type role struct {
 
 // run serves with configuration c until ctx ends, and then returns nil. It returns an error if a part of
 // the server cannot start, or a task of the server fails.
-func (p *Process[C]) run(ctx context.Context, c C, registry *prometheus.Registry, r role, forward func(C) config.Forward) error {
+func (p *Process[C]) run(ctx context.Context, c C, registry *prometheus.Registry, r role, forward func(C) forwarding) error {
 	reloader := &daemon.Reloader[C]{
 		Source: p.Source, Signal: p.Reload, Log: p.Log,
 		Apply: func(next C) (daemon.Task, error) { return r.server.apply(forward(next)) },
@@ -82,7 +82,7 @@ type server struct {
 	client   upstream.Config // of every client, without servers
 	log      *slog.Logger
 
-	applied config.Forward // used by apply only
+	applied forwarding // used by apply only
 
 	mu        sync.Mutex
 	forwarder *forwarder // for applied
@@ -118,7 +118,7 @@ func newServer(c dnsserver.Config, register prometheus.Registerer, log *slog.Log
 // apply replaces the forwarding by that of c. The background task runs its clients and
 // watches the host file. It is nil if c equals the previous configuration. apply must not be
 // called concurrently.
-func (s *server) apply(c config.Forward) (background daemon.Task, err error) {
+func (s *server) apply(c forwarding) (background daemon.Task, err error) {
 	if s.forwarder == nil || !reflect.DeepEqual(c, s.applied) { // otherwise keep the state of the clients
 		next, err := s.newForwarder(c)
 		if err != nil {

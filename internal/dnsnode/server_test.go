@@ -20,7 +20,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
@@ -45,7 +44,7 @@ func TestForwarder_HostFileChanged(t *testing.T) {
 	var log logbuffer.Buffer
 	used := make(chan bool, 1)
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	f, err := (&server{client: upstream.Config{Logger: logger}, log: logger}).newForwarder(config.Forward{ResolvConf: path})
+	f, err := (&server{client: upstream.Config{Logger: logger}, log: logger}).newForwarder(forwarding{ResolvConf: path})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,14 +97,14 @@ func TestForwarder_HostFileChanged(t *testing.T) {
 // the cached replies are dropped for a change of the present forwarder only.
 func TestServer_ReplacedForwarder(t *testing.T) {
 	server := newTestServer(t, dnsserver.Limits{})
-	apply := func(c config.Forward, wantTask bool) {
+	apply := func(c forwarding, wantTask bool) {
 		t.Helper()
 		background, err := server.apply(c)
 		if err != nil || (background != nil) != wantTask {
 			t.Fatalf("a background task: %v, want %v; %v", background != nil, wantTask, err)
 		}
 	}
-	c := config.Forward{ResolvConf: filepath.Join(t.TempDir(), "resolv.conf")}
+	c := forwarding{ResolvConf: filepath.Join(t.TempDir(), "resolv.conf")}
 	apply(c, true)
 	apply(c, false) // nothing to replace
 	previous := server.forwarder

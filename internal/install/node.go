@@ -19,6 +19,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 )
@@ -88,23 +89,23 @@ func (n *Node) runsSystemd() bool {
 
 // endpoints returns the endpoints of the shim. Without the root directory it is an error: a command
 // would create one.
-func (n *Node) endpoints() (config.Endpoints, error) {
+func (n *Node) endpoints() (shim.Endpoints, error) {
 	if n.RestartKubelet && !n.IsThisMachine() {
-		return config.Endpoints{},
+		return shim.Endpoints{},
 			usage.Errorf("--restart-kubelet has no effect with --root %s: systemd is only used with /: leave it out", n.Root)
 	}
 	if info, err := os.Stat(n.Root); err != nil || !info.IsDir() {
-		return config.Endpoints{}, usage.Errorf("--root: %q is not a directory", n.Root)
+		return shim.Endpoints{}, usage.Errorf("--root: %q is not a directory", n.Root)
 	}
 	path, err := n.ConfigPath()
 	if err != nil {
-		return config.Endpoints{}, err
+		return shim.Endpoints{}, err
 	}
-	return config.LoadEndpoints(config.ShimKind().FromFile(path))
+	return shim.LoadEndpoints(shim.Kind().FromFile(path))
 }
 
 // bypass returns the bypass of the node, with paths on this machine except that of the runtime.
-func (n *Node) bypass(e config.Endpoints) (*bypass.Bypass, error) {
+func (n *Node) bypass(e shim.Endpoints) (*bypass.Bypass, error) {
 	socket := config.SocketPath(e.Listen)
 	dir, err1 := Root(n.Root).Path(filepath.Dir(socket)) // a bypass makes the socket itself a link
 	state, err2 := n.StatePath()
@@ -125,7 +126,7 @@ func (n *Node) bypassSwitch() (*Switch, error) {
 	return &Switch{Bypass: b, Systemctl: findSystemctl(), Systemd: n.runsSystemd(), Check: check(e)}, err
 }
 
-func (n *Node) installer(e config.Endpoints) *Installer {
+func (n *Node) installer(e shim.Endpoints) *Installer {
 	return &Installer{
 		Root: Root(n.Root), KubeletUnit: n.KubeletUnit, Listen: e.Listen, Runtime: e.Runtime,
 		Running: n.IsThisMachine(), Systemctl: findSystemctl(), RestartKubelet: n.RestartKubelet, Check: check(e),
@@ -146,7 +147,7 @@ func (n *Node) checkSockets(b *bypass.Bypass) error {
 }
 
 // check returns a check that the shim forwards calls.
-func check(e config.Endpoints) func(context.Context) error {
+func check(e shim.Endpoints) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 		defer cancel()
@@ -286,7 +287,7 @@ func (n *Node) Status(ctx context.Context, agent node.StatusClient) (Status, err
 		return Status{}, err
 	}
 	s := n.installer(e).Status(ctx, b, e.HTTP)
-	if c, err := config.ShimKind().FromFile(path).Load(); err == nil {
+	if c, err := shim.Kind().FromFile(path).Load(); err == nil {
 		s.Shim.Mode = string(c.Mode())
 	}
 	if n.IsThisMachine() {

@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodefacts"
 )
 
 const (
@@ -78,16 +78,16 @@ func read(ctx context.Context, api *rest.Config, namespace string, most limits) 
 
 // Node reads the cluster of o into c, and returns the node of the pod: the flags, with the
 // facts of the cluster where the flags and their files have none.
-func Node(ctx context.Context, o *Options, flags *config.NodeFlags, userAgent string, c *Config) (config.Node, error) {
+func Node(ctx context.Context, o *Options, flags *nodefacts.Flags, userAgent string, c *Config) (nodefacts.Node, error) {
 	api, err := cluster.LoadUserConfig(o.Kubeconfig, o.Context, userAgent)
 	if err != nil {
-		return config.Node{}, err
+		return nodefacts.Node{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	cluster, err := Read(ctx, api, o.PodNamespace())
 	if err != nil {
-		return config.Node{}, err
+		return nodefacts.Node{}, err
 	}
 	c.Manifest, c.Complete = cluster.Manifest, true
 	return flags.LoadFor(cluster.ClusterDNS, cluster.ClusterDomain)

@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodefacts"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
@@ -148,7 +148,7 @@ func (o *Options) PodNamespace() string {
 // Run runs the lookup c of Parse for a pod of a node, and writes the result. Of a live cluster,
 // c.Manifest has its objects. found is false if
 // the program finds nothing, or its result is unknown.
-func (o *Options) Run(ctx context.Context, c Config, n config.Node,
+func (o *Options) Run(ctx context.Context, c Config, n nodefacts.Node,
 	stdin io.Reader, stdout, stderr io.Writer) (found bool, err error) {
 	findings, err := c.setNode(n)
 	if err != nil {
@@ -203,7 +203,7 @@ func (o *Options) report(ctx context.Context, l *Lookup) (report, error) {
 }
 
 // setNode sets the node of the pod, and returns the findings about it.
-func (c *Config) setNode(n config.Node) (findings []policy.Finding, err error) {
+func (c *Config) setNode(n nodefacts.Node) (findings []policy.Finding, err error) {
 	if c.Engine, err = n.Engine(); err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ const ackTimeout = time.Second
 
 // Agent is the agent of a node.
 type Agent struct {
-	Source  *config.Source[config.Agent]
+	Source  *config.Source[AgentConfig]
 	Reload  <-chan os.Signal // see daemon.Reloader.Signal
 	Version string           // of this binary
 	Log     *slog.Logger
@@ -44,14 +44,14 @@ type Agent struct {
 }
 
 // Run serves with configuration c until ctx ends.
-func (s *Agent) Run(ctx context.Context, c config.Agent) error {
+func (s *Agent) Run(ctx context.Context, c AgentConfig) error {
 	registry := daemon.NewRegistry(s.Version)
 	s.Writer.Register(registry)
 	s.agent, s.pods = newApplier(newMetrics(registry), s.Log), NewLookupMetrics(registry, "dnsconfigurer_agent_")
 	s.agent.RegisterDrift(registry)
 	s.taints = newTaintMetrics(registry)
 	s.relays.register(registry)
-	reloader := &daemon.Reloader[config.Agent]{Source: s.Source, Signal: s.Reload, Log: s.Log, Apply: s.apply}
+	reloader := &daemon.Reloader[AgentConfig]{Source: s.Source, Signal: s.Reload, Log: s.Log, Apply: s.apply}
 	if err := reloader.Start(c, registry); err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (s *Agent) status() v1alpha1.AgentStatus {
 }
 
 // apply applies c. The background task keeps pods and the host's file up to date.
-func (s *Agent) apply(c config.Agent) (daemon.Task, error) {
+func (s *Agent) apply(c AgentConfig) (daemon.Task, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	task, err := s.applyLocked(c)
@@ -123,12 +123,12 @@ func (s *Agent) applyIfCurrent(number int, apply func() (daemon.Task, error)) (t
 }
 
 // applyLocked is apply with s.mu held.
-func (s *Agent) applyLocked(c config.Agent) (daemon.Task, error) {
+func (s *Agent) applyLocked(c AgentConfig) (daemon.Task, error) {
 	pods := NewLookupConfig(c.Kubeconfig, c.Manifests, c.Node.Name)
 	if c.InCluster {
 		pods = NewInClusterConfig(c.Manifests, c.Node.Name)
 	}
-	lookups, err := NewLookups(pods.WithTimeout(c.Lookup), "dnsconfigurer-agent/"+s.Version, s.pods, s.Log)
+	lookups, err := NewLookups(pods.WithTimeout(config.Duration(c.LookupTimeout)), "dnsconfigurer-agent/"+s.Version, s.pods, s.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (s *Agent) applyLocked(c config.Agent) (daemon.Task, error) {
 	}
 	s.lookups.Store(lookups)
 	tasks := []daemon.Task{following, lookups.Run}
-	if c.Taint != (config.Taint{}) {
+	if c.Taint != (Taint{}) {
 		tasks = append(tasks, s.newRemover(c, lookups).Run)
 	}
 	return func(ctx context.Context) error { return daemon.RunAll(ctx, tasks...) }, nil
@@ -155,7 +155,7 @@ func (s *Agent) applyLocked(c config.Agent) (daemon.Task, error) {
 
 // applyFacts applies c, whose node facts have this source. The background task keeps the host's
 // file up to date.
-func (s *Agent) applyFacts(c config.Agent, lookups *Lookups, source string, observed observeFunc) (daemon.Task, error) {
+func (s *Agent) applyFacts(c AgentConfig, lookups *Lookups, source string, observed observeFunc) (daemon.Task, error) {
 	host, err := NewHostWatcher(c.Node.HostConfig(), s.Log)
 	if err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (s *Agent) applyFacts(c config.Agent, lookups *Lookups, source string, obse
 
 // newRemover returns what removes the startup taint when a relay is connected to the agent and to
 // the runtime.
-func (s *Agent) newRemover(c config.Agent, lookups *Lookups) *taintRemover {
+func (s *Agent) newRemover(c AgentConfig, lookups *Lookups) *taintRemover {
 	return &taintRemover{
 		Client: lookups.api, Node: c.Node.Name, Taint: c.Taint,
 		Ready: s.relays.isSynchronized, Metrics: s.taints, Log: s.Log,

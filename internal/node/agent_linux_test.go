@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
@@ -427,7 +426,7 @@ func startServer(t *testing.T, file string) { startServerWithLog(t, file, io.Dis
 
 func startServerWithLog(t *testing.T, file string, out io.Writer) {
 	t.Helper()
-	source := config.AgentKind().FromFile(file)
+	source := AgentKind().FromFile(file)
 	c, err := source.Load()
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
@@ -69,11 +68,16 @@ type Settings struct {
 	Report func(events.Refresh)
 }
 
+const (
+	refreshRate    = 200             // a second: the writer waits 5 ms after each write
+	verifyInterval = 5 * time.Minute // reading the files of 110 pods takes some milliseconds
+)
+
 // newSettings returns the settings of a configuration. The Hook's Lookup is that of lookups.
-func newSettings(hook *cri.Hook, c config.Agent, lookups *Lookups) *Settings {
+func newSettings(hook *cri.Hook, c AgentConfig, lookups *Lookups) *Settings {
 	s := &Settings{
 		Hook: hook, Directories: c.SandboxDirectories, Refresh: Scope(c.Refresh), DryRun: c.RefreshDryRun,
-		RefreshRate: c.RefreshRate, Verify: c.Verify, Report: lookups.Reporter.ReportRefresh, Annotations: lookups.pods.Annotations,
+		RefreshRate: refreshRate, Verify: verifyInterval, Report: lookups.Reporter.ReportRefresh, Annotations: lookups.pods.Annotations,
 		Facts: fmt.Sprint(c.Node.ClusterDNS, c.Node.ClusterDomain, c.Node.ResolvConf, c.Node.IPs),
 	}
 	if lookups.api != nil {

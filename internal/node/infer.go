@@ -8,7 +8,6 @@ import (
 	"errors"
 	"os"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
@@ -44,7 +43,7 @@ const maxObservations = 64
 
 // infer applies c with the facts that pods have shown before a reload. If there are none, no file is
 // written. The returned task applies c with the facts that pods show. s.mu must be held.
-func (s *Agent) infer(c config.Agent, lookups *Lookups) (daemon.Task, error) {
+func (s *Agent) infer(c AgentConfig, lookups *Lookups) (daemon.Task, error) {
 	i := s.newInferrer(c, lookups)
 	facts, ok := i.inference.Facts()
 	if !ok {
@@ -61,7 +60,7 @@ func (s *Agent) infer(c config.Agent, lookups *Lookups) (daemon.Task, error) {
 // An inferrer applies a configuration with the node facts that pods show.
 type inferrer struct {
 	server  *Agent
-	config  config.Agent
+	config  AgentConfig
 	lookups *Lookups
 	number  int // of config: see Agent.applied
 
@@ -73,7 +72,7 @@ type inferrer struct {
 
 // newInferrer returns an inferrer of c, which is applied next. It knows the facts that pods have shown
 // to the inferrer of the previous configuration. s.mu must be held.
-func (s *Agent) newInferrer(c config.Agent, lookups *Lookups) *inferrer {
+func (s *Agent) newInferrer(c AgentConfig, lookups *Lookups) *inferrer {
 	i := &inferrer{server: s, config: c, lookups: lookups, number: s.applied + 1,
 		observations: make(chan observation, maxObservations), hostPaths: hostPaths}
 	if previous := s.facts.Load(); previous != nil && previous.Source == sourcePods {
@@ -99,8 +98,9 @@ func (i *inferrer) observe(pod policy.Pod, dns resolvconf.Config) {
 
 // apply applies the configuration with the facts. The mutex of the server must be held.
 func (i *inferrer) apply(f InferredFacts) (daemon.Task, error) {
-	c, err := i.config.WithFacts(f.ClusterDNS, f.ClusterDomain, f.ResolvConf)
-	if err != nil {
+	c := i.config
+	var err error
+	if c.Node, c.Engine, err = c.Node.WithFacts(f.ClusterDNS, f.ClusterDomain, f.ResolvConf); err != nil {
 		return nil, err
 	}
 	return i.server.applyFacts(c, i.lookups, sourcePods, i.observe)

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 )
@@ -116,7 +115,7 @@ func TestServer_InferReplaced(t *testing.T) {
 	dir := shortDir(t)
 	writeFiles(t, dir, map[string]string{"resolv.conf": hostLines, "agent.yaml": strings.ReplaceAll(inferringConfiguration, "DIR", dir)})
 	file := filepath.Join(dir, "agent.yaml")
-	c, err := config.AgentKind().FromFile(file).Load()
+	c, err := AgentKind().FromFile(file).Load()
 	if err != nil {
 		t.Fatal(err)
 	}

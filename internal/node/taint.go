@@ -11,15 +11,16 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 )
 
@@ -35,7 +36,7 @@ const (
 type taintRemover struct {
 	Client  rest.Interface // of the core API, with the type Node
 	Node    string         // name
-	Taint   config.Taint
+	Taint   Taint
 	Ready   func() bool // reports whether pods may be scheduled; must not block
 	Metrics *taintMetrics
 	Log     *slog.Logger
@@ -97,7 +98,7 @@ func (r *taintRemover) remove(ctx context.Context) (found bool, err error) {
 		return false, fmt.Errorf("reading the node: %w", err)
 	}
 	i := slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool {
-		return config.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)} == r.Taint
+		return Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)} == r.Taint
 	})
 	if i < 0 {
 		return false, nil
@@ -174,3 +175,32 @@ func newTaintMetrics(r prometheus.Registerer) *taintMetrics {
 }
 
 func (m *taintMetrics) count(r result) { m.removals.WithLabelValues(string(r)).Inc() }
+
+// Taint is a taint of a node. A node has at most one of a key and an effect.
+type Taint struct{ Key, Value, Effect string }
+
+// String returns the form of the kubelet's --register-with-taints.
+func (t Taint) String() string { return t.Key + "=" + t.Value + ":" + t.Effect }
+
+// taintEffects are the effects that the API server accepts.
+var taintEffects = []string{"NoSchedule", "PreferNoSchedule", "NoExecute"}
+
+// parseTaint parses KEY=VALUE:EFFECT, as in the kubelet's --register-with-taints, or KEY:EFFECT.
+func parseTaint(text string) (Taint, error) {
+	rest, effect, ok := strings.Cut(text, ":")
+	key, value, _ := strings.Cut(rest, "=")
+	switch {
+	case !ok || key == "":
+		return Taint{}, fmt.Errorf("%q: want KEY=VALUE:EFFECT or KEY:EFFECT, such as "+
+			"dnsconfigurer.dev/agent-not-ready:NoSchedule", text)
+	case !slices.Contains(taintEffects, effect):
+		return Taint{}, fmt.Errorf("%q: the effect is %q, want %s", text, effect, strings.Join(taintEffects, ", "))
+	}
+	if problems := validation.IsQualifiedName(key); problems != nil {
+		return Taint{}, fmt.Errorf("%q: the key is not valid: %s", text, problems[0])
+	}
+	if problems := validation.IsValidLabelValue(value); problems != nil {
+		return Taint{}, fmt.Errorf("%q: the value is not valid: %s", text, problems[0])
+	}
+	return Taint{key, value, effect}, nil
+}

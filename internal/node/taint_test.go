@@ -27,7 +27,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
@@ -176,7 +175,7 @@ func start(t *testing.T, a *nodeAPI, ready *atomic.Bool) (*taintRemover, *logbuf
 	}
 	log := &logbuffer.Buffer{}
 	r := &taintRemover{
-		Client: c, Node: "node1", Taint: config.Taint{Key: startup.Key, Effect: string(startup.Effect)}, Ready: ready.Load,
+		Client: c, Node: "node1", Taint: Taint{Key: startup.Key, Effect: string(startup.Effect)}, Ready: ready.Load,
 		Metrics: newTaintMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(log, nil)),
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -44,7 +44,7 @@ func (a *applier) passAll(problem error) {
 
 // apply applies c. If it fails, nothing has changed. The background tasks run after the next
 // call of start.
-func (a *applier) apply(c config.Shim) error {
+func (a *applier) apply(c Config) error {
 	host := a.host
 	cfg := c.Node.HostConfig()
 	// The watcher is kept if its configuration is equal: it may have the last good content of
@@ -69,7 +69,7 @@ func (a *applier) apply(c config.Shim) error {
 }
 
 // retryClient tries again to create the client of the API server.
-func (a *applier) retryClient(c config.Shim) {
+func (a *applier) retryClient(c Config) {
 	old := a.lookups
 	if err := a.setLookups(newLookupConfig(c)); err == nil && a.lookups != old {
 		a.setHook(c)
@@ -78,7 +78,7 @@ func (a *applier) retryClient(c config.Shim) {
 }
 
 // setHook makes the shim use c and the lookups.
-func (a *applier) setHook(c config.Shim) {
+func (a *applier) setHook(c Config) {
 	hook := &cri.Hook{
 		Engine: c.Engine, Mode: c.Mode(), FailUnknown: c.FailUnknown(), HostFiles: node.HostFiles(a.host),
 		Lookup: a.lookups.Lookup, Report: a.lookups.Reporter.Report, Metrics: a.metrics,
@@ -91,8 +91,8 @@ func (a *applier) setHook(c config.Shim) {
 }
 
 // newLookupConfig returns the configuration of the lookups for c.
-func newLookupConfig(c config.Shim) node.LookupConfig {
-	return node.NewLookupConfig(c.Kubeconfig, c.Manifests, c.Node.Name).WithTimeout(c.Lookup)
+func newLookupConfig(c Config) node.LookupConfig {
+	return node.NewLookupConfig(c.Kubeconfig, c.Manifests, c.Node.Name).WithTimeout(config.Duration(c.LookupTimeout))
 }
 
 // setLookups replaces the lookups if their configuration has changed, or if the last client of
@@ -153,7 +153,7 @@ func (s *slot) end() {
 
 // Check builds what the server builds for a valid configuration, and returns the errors. A container
 // runtime or an API server that does not run is not an error.
-func Check(c config.Shim) error {
+func Check(c Config) error {
 	var problems []error
 	if err := cri.CheckEndpoints(config.SocketPath(c.Listen), config.SocketPath(c.RuntimeEndpoint)); err != nil {
 		problems = append(problems, err)

@@ -20,7 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
@@ -103,7 +102,7 @@ func oneLine(err error) string {
 // ReportBypass sends an event about the bypass of the shim on its node. The credentials are those
 // of the configuration file, or of the last good settings in the directory state.
 func ReportBypass(ctx context.Context, file, state, version, reason, message string) error {
-	c, err := config.ShimKind().FromFile(file).Load()
+	c, err := Kind().FromFile(file).Load()
 	if err != nil {
 		var lastErr error
 		if c, lastErr = lastGood(filepath.Join(state, stateFile)).load(); lastErr != nil {
@@ -151,15 +150,15 @@ func newLastGood() lastGood {
 }
 
 // load returns the settings.
-func (l lastGood) load() (config.Shim, error) {
+func (l lastGood) load() (Config, error) {
 	if l == "" {
-		return config.Shim{}, errNoState
+		return Config{}, errNoState
 	}
-	return config.ShimKind().FromFile(string(l)).Load()
+	return Kind().FromFile(string(l)).Load()
 }
 
 // save replaces the settings if they differ. After a crash the file has the old or the new ones.
-func (l lastGood) save(c config.Shim) error {
+func (l lastGood) save(c Config) error {
 	if l == "" {
 		return nil
 	}

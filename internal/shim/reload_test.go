@@ -15,7 +15,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
@@ -87,7 +86,7 @@ func (r *reloadTest) start() (stop func()) {
 	log := slog.New(slog.NewTextHandler(&r.log, nil))
 	r.metrics, r.shim = prometheus.NewRegistry(), &cri.Shim{}
 	reloader := &reloader{
-		source: config.ShimKind().FromFile(filepath.Join(r.dir, "shim.yaml")), signal: r.hangup,
+		source: Kind().FromFile(filepath.Join(r.dir, "shim.yaml")), signal: r.hangup,
 		lastGood: lastGood(filepath.Join(r.dir, "last-good-shim.yaml")), problems: &problemList{log: log}, log: log,
 		applier: &applier{
 			shim: r.shim,
@@ -99,7 +98,7 @@ func (r *reloadTest) start() (stop func()) {
 	if files.err != nil {
 		last = newSettings(reloader.lastGood.load())
 	}
-	reloader.serving = files.Shim
+	reloader.serving = files.Config
 	reloader.start(files, last)
 	ctx, cancel := context.WithCancel(r.Context())
 	ended := make(chan error)
@@ -231,7 +230,7 @@ func TestReload_NeedsRestart(t *testing.T) {
 			"mode: Observe\nlisten: unix:///elsewhere\nruntimeEndpoint: unix:///r\nkubeconfig: k\nhttp: h:1\ndrainTimeout: 1s\n")
 		r.poll()
 		r.poll("configuration applied", "mode=Observe", "take effect after a restart",
-			`fields="[listen runtimeEndpoint http drainTimeout]"`, "level=ERROR", "kubeconfig k: ")
+			`fields="[http listen runtimeEndpoint drainTimeout]"`, "level=ERROR", "kubeconfig k: ")
 		r.success(1)
 		r.poll()
 	})

@@ -37,7 +37,7 @@ const (
 // the same at two polls, and at once on a signal. It retries until it succeeds. Unlike a
 // daemon.Reloader it starts without a valid configuration: the node needs the shim.
 type reloader struct {
-	source   *config.Source[config.Shim]
+	source   *config.Source[Config]
 	flags    error            // why the command line is invalid; not nil: no configuration is valid
 	signal   <-chan os.Signal // nil: none
 	applier  *applier
@@ -45,13 +45,13 @@ type reloader struct {
 	problems *problemList
 	log      *slog.Logger
 
-	agent   string      // path of its socket
-	serving config.Shim // has the fields that take effect after a restart, as the shim serves
+	agent   string // path of its socket
+	serving Config // has the fields that take effect after a restart, as the shim serves
 	success prometheus.Gauge
 	origin  *prometheus.GaugeVec
-	current string      // origin of the settings
-	applied config.Shim // the settings
-	saved   bool        // lastGood has applied
+	current string // origin of the settings
+	applied Config // the settings
+	saved   bool   // lastGood has applied
 }
 
 // register registers the metrics.
@@ -70,11 +70,11 @@ func (r *reloader) register(registry prometheus.Registerer) {
 
 // settings are a valid configuration, or the reason why there is none.
 type settings struct {
-	config.Shim
+	Config
 	err error
 }
 
-func newSettings(c config.Shim, err error) settings { return settings{c, err} }
+func newSettings(c Config, err error) settings { return settings{c, err} }
 
 // load returns the settings of the files and flags.
 func (r *reloader) load() settings {
@@ -87,17 +87,17 @@ func (r *reloader) load() settings {
 // start applies the first settings that are valid: those of the files, or the last good ones, or none.
 func (r *reloader) start(files, last settings) {
 	if files.err == nil {
-		files.err = r.applyFiles(files.Shim)
+		files.err = r.applyFiles(files.Config)
 	}
 	if files.err == nil {
 		return
 	}
 	r.success.Set(0)
 	if last.err == nil {
-		last.err = r.applier.apply(last.Shim)
+		last.err = r.applier.apply(last.Config)
 	}
 	if last.err == nil {
-		r.applied = last.Shim
+		r.applied = last.Config
 		r.setOrigin(fromLastGood)
 		r.setClientProblem()
 	} else {
@@ -161,20 +161,20 @@ func (r *reloader) saveLastGood() {
 func (r *reloader) reload() {
 	files := r.load()
 	if files.err == nil {
-		files.err = r.applyFiles(files.Shim)
+		files.err = r.applyFiles(files.Config)
 	}
 	if files.err != nil {
 		r.success.Set(0)
 		r.setConfigProblem(files.err)
 		return
 	}
-	if fields := r.source.NeedRestart(r.serving, files.Shim); fields != nil {
+	if fields := r.source.NeedRestart(r.serving, files.Config); fields != nil {
 		r.log.Warn("changed fields take effect after a restart", "fields", fields)
 	}
 }
 
 // applyFiles applies the configuration of the files. saveLastGood saves it.
-func (r *reloader) applyFiles(c config.Shim) error {
+func (r *reloader) applyFiles(c Config) error {
 	if err := r.applier.apply(c); err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 
-	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
@@ -20,7 +19,7 @@ import (
 
 // Server is the shim of a node.
 type Server struct {
-	Source   *config.Source[config.Shim]
+	Source   *config.Source[Config]
 	FlagsErr error            // why the command line is invalid: all sandboxes are passed
 	Reload   <-chan os.Signal // reloads at once
 	Version  string           // of this binary
@@ -91,14 +90,14 @@ func (s *Server) Run(ctx context.Context) error {
 var errStopping = errors.New("the shim is shutting down")
 
 // open opens the socket and applies the first settings.
-func (s *Server) open(ctx context.Context, r *reloader) (config.Endpoints, error) {
+func (s *Server) open(ctx context.Context, r *reloader) (Endpoints, error) {
 	var files settings
 	load := func() error {
 		files = r.load()
 		return nil
 	}
 	if err := daemon.Interruptible(ctx, load); err != nil {
-		return config.Endpoints{}, err
+		return Endpoints{}, err
 	}
 	last := settings{err: errNoState}
 	if files.err != nil {
@@ -106,7 +105,7 @@ func (s *Server) open(ctx context.Context, r *reloader) (config.Endpoints, error
 	}
 	socket, err := daemon.Socket()
 	if err != nil {
-		return config.Endpoints{}, err
+		return Endpoints{}, err
 	}
 	endpoints, others, err := s.restartFields(files, last, socket)
 	if err != nil {
@@ -127,26 +126,26 @@ func (s *Server) open(ctx context.Context, r *reloader) (config.Endpoints, error
 
 // restartFields returns the fields that take effect after a restart. If the files are invalid, the
 // endpoints are those that can be read, and the others are the last good ones or the defaults.
-func (s *Server) restartFields(files, last settings, socket *os.File) (e config.Endpoints, others config.Shim, err error) {
+func (s *Server) restartFields(files, last settings, socket *os.File) (e Endpoints, others Config, err error) {
 	switch {
 	case files.err == nil:
-		return files.Endpoints(), files.Shim, nil
+		return files.Endpoints(), files.Config, nil
 	case last.err == nil:
-		others = last.Shim
+		others = last.Config
 	default:
-		others = config.ShimKind().Defaults()
+		others = Kind().Defaults()
 	}
-	e, err = config.LoadEndpoints(s.Source, last.Endpoints(), config.Endpoints{Listen: socketPath(socket)})
+	e, err = LoadEndpoints(s.Source, last.Endpoints(), Endpoints{Listen: socketPath(socket)})
 	return e, others, err
 }
 
 // setRestartFields sets the fields that take effect after a restart: the endpoints, and fields of c.
-func (r *reloader) setRestartFields(e config.Endpoints, c config.Shim) {
-	r.applier.shim.Runtime, r.applier.shim.DrainTimeout = e.Runtime, c.Drain
+func (r *reloader) setRestartFields(e Endpoints, c Config) {
+	r.applier.shim.Runtime, r.applier.shim.DrainTimeout = e.Runtime, config.Duration(c.DrainTimeout)
 	r.agent = config.SocketPath(c.Agent)
-	r.serving.ShimConfiguration = v1alpha1.ShimConfiguration{
-		Listen: e.Listen, RuntimeEndpoint: e.Runtime, HTTP: e.HTTP, DrainTimeout: c.DrainTimeout, Agent: c.Agent,
-	}
+	s := &r.serving.ShimConfiguration
+	s.Listen, s.RuntimeEndpoint, s.HTTP, s.LogFormat = e.Listen, e.Runtime, e.HTTP, c.LogFormat
+	s.DrainTimeout, s.Agent = c.DrainTimeout, c.Agent
 }
 
 // socketPath returns the path of a socket that systemd passed; "" if there is none.

@@ -87,10 +87,11 @@ func TestStart_LastGood(t *testing.T) {
 		stop()
 
 		last, err := lastGood(filepath.Join(r.dir, "last-good-shim.yaml")).load()
-		if err != nil || last.Node.Name != "worker" || last.Autopath.NodeCache != "169.254.20.10" || last.Drain != 3*time.Second {
+		if err != nil || last.Node.Name != "worker" || last.Autopath.NodeCache != "169.254.20.10" ||
+			config.Duration(last.DrainTimeout) != 3*time.Second {
 			t.Errorf("%+v, %v", last, err)
 		}
-		if e := last.Endpoints(); e != (config.Endpoints{Listen: "unix:///run/dnsconfigurer/shim.sock",
+		if e := last.Endpoints(); e != (Endpoints{Listen: "unix:///run/dnsconfigurer/shim.sock",
 			Runtime: "unix:///run/containerd/containerd.sock"}) {
 			t.Errorf("%+v", e)
 		}
@@ -125,7 +126,7 @@ func TestLastGood_Unusable(t *testing.T) {
 // TestLastGood_Save replaces the file atomically and only if the settings differ.
 func TestLastGood_Save(t *testing.T) {
 	newReloadTest(t, func(r *reloadTest) {
-		c, err := config.ShimKind().FromFile(filepath.Join(r.dir, "shim.yaml")).Load()
+		c, err := Kind().FromFile(filepath.Join(r.dir, "shim.yaml")).Load()
 		if err != nil {
 			t.Fatal(err)
 		}

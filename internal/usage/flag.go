@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -113,36 +114,26 @@ func DescribeFlagError(cmd *cobra.Command, err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		flag := invalid.GetFlag()
 		want, ok := wantedValues[flag.Value.Type()]
-		if own := flag.Annotations[wantedAnnotation]; len(own) > 0 {
-			want, ok = own[0], true
-		}
 		if values := flag.Annotations[valuesAnnotation]; len(values) > 0 {
 			want, ok = joinOr(values), true
 		}
 		if ok {
 			err = fmt.Errorf("--%s: %q: want %s", flag.Name, invalid.GetValue(), want)
+		} else if invalid.GetValue() == "" {
+			err = fmt.Errorf("--%s: %w", flag.Name, invalid.Unwrap())
 		}
 	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		if cmd.Flags().Lookup("config") != nil {
+			if field := v1alpha1.FlagReplacement(unknown.GetSpecifiedName()); field != "" {
+				return fmt.Errorf("%w: set %s in the file of --config", err, field)
+			}
+		}
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		err = fmt.Errorf("%w%s", err, didYouMean(unknown.GetSpecifiedName(), "--", names))
 	}
 	return err
-}
-
-// wantedAnnotation is the annotation of a flag with the text of SetWanted.
-const wantedAnnotation = "dnsconfigurer.dev/wanted"
-
-// SetWanted sets the description of the valid values of a flag, in the error about a text that is not
-// of its type. "": that of the type.
-func SetWanted(flags *pflag.FlagSet, name, wanted string) {
-	if wanted == "" {
-		return
-	}
-	if err := flags.SetAnnotation(name, wantedAnnotation, []string{wanted}); err != nil {
-		panic(err) // the flag does not exist
-	}
 }
 
 // wantedValues describe the valid values of a flag, by the type of its value.

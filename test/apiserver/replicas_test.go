@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -133,9 +134,14 @@ func newReplica(t *testing.T, w *webhookTest, dir string, args ...string) *repli
 	t.Helper()
 	addrs := process.Loopback(t, 2)
 	r := &replica{dir: dir, addr: addrs[0], health: addrs[1]}
+	config := filepath.Join(dir, "webhook.yaml")
+	text := "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: WebhookConfiguration\nnode: {clusterDomain: cluster.local}\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	r.process = &process.Process{Program: w.binary, LogFile: filepath.Join(r.dir, "log"),
 		Args: append([]string{"webhook", "--listen", r.addr, "--http", r.health, "--lameduck",
-			"500ms", "--cluster-domain", "cluster.local"}, args...)}
+			"500ms", "--config", config}, args...)}
 	t.Cleanup(func() {
 		r.process.Kill()
 		if t.Failed() {

@@ -27,14 +27,14 @@ const Drain = 15 * time.Second
 
 // Daemon runs the command webhook: a Server with its rules, its certificate and its client of the API server.
 type Daemon struct {
-	Source  *config.Source[config.Webhook]
+	Source  *config.Source[DaemonConfig]
 	Reload  <-chan os.Signal // see daemon.Reloader.Signal
 	Version string           // of this binary
 	Log     *slog.Logger
 }
 
 // Run serves with configuration c until ctx ends or a task of the server fails.
-func (d *Daemon) Run(ctx context.Context, c config.Webhook) error {
+func (d *Daemon) Run(ctx context.Context, c DaemonConfig) error {
 	pair, err := NewKeyPair(c.TLS.CertFile, c.TLS.KeyFile, d.Log)
 	if err != nil {
 		return err
@@ -47,9 +47,9 @@ func (d *Daemon) Run(ctx context.Context, c config.Webhook) error {
 	registry.MustRegister(newExpiry(pair.Current))
 	handler := New(Config{Rules: c.Rules, Report: c.Report, Logger: d.Log,
 		Register: registry, OpenStatefulSet: statefulSets})
-	reloader := &daemon.Reloader[config.Webhook]{
+	reloader := &daemon.Reloader[DaemonConfig]{
 		Source: d.Source, Signal: d.Reload, Log: d.Log,
-		Apply: func(next config.Webhook) (daemon.Task, error) {
+		Apply: func(next DaemonConfig) (daemon.Task, error) {
 			d.apply(handler, next)
 			return nil, nil
 		},
@@ -57,7 +57,7 @@ func (d *Daemon) Run(ctx context.Context, c config.Webhook) error {
 	if err := reloader.Start(c, registry); err != nil {
 		return err
 	}
-	server := &Server{Handler: handler, Certificate: pair.Current, Lameduck: c.LameduckTime, Drain: Drain, Logger: d.Log}
+	server := &Server{Handler: handler, Certificate: pair.Current, Lameduck: config.Duration(c.Lameduck), Drain: Drain, Logger: d.Log}
 	l, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return daemon.SocketHint(err, "listen")
@@ -81,7 +81,7 @@ func (d *Daemon) Run(ctx context.Context, c config.Webhook) error {
 }
 
 // apply applies the rules of c.
-func (d *Daemon) apply(handler *Handler, c config.Webhook) {
+func (d *Daemon) apply(handler *Handler, c DaemonConfig) {
 	handler.SetRules(c.Rules, c.Report)
 	d.Log.Info("configuration applied", "clusterDNS", c.Node.ClusterDNS,
 		"clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
@@ -114,7 +114,7 @@ const (
 
 // newStatefulSetReader returns a function that reads a StatefulSet from the API server. It is
 // nil if no API server is configured.
-func (d *Daemon) newStatefulSetReader(c config.Webhook) (func(ctx context.Context, namespace, name string) (io.ReadCloser, error), error) {
+func (d *Daemon) newStatefulSetReader(c DaemonConfig) (func(ctx context.Context, namespace, name string) (io.ReadCloser, error), error) {
 	cfg, err := cluster.LoadConfig(c.Kubeconfig, "dnsconfigurer-webhook/"+d.Version)
 	switch {
 	case err != nil && c.Kubeconfig == "": // outside a cluster, or without a token

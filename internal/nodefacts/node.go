@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package nodefacts
 
 import (
 	"cmp"
@@ -13,11 +13,18 @@ import (
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+)
+
+// The facts of a cluster with default settings.
+const (
+	DefaultClusterDNS    = "10.96.0.10"
+	DefaultClusterDomain = "cluster.local"
 )
 
 // Node is a node whose pods get their DNS configuration from a policy.Engine.
@@ -29,9 +36,9 @@ type Node struct {
 	// HostAssumed is set if nothing names the node's resolv.conf: it is that of this machine.
 	HostAssumed bool
 
-	uplink     string                   // path of the uplink file of systemd-resolved; "": the default of hostresolv
-	uplinkMode hostresolv.UplinkMode    // whether pods get the uplink file instead of the stub file
-	origins    map[string]kube.Location // by field of policy.Node: the flag, or the file and its field
+	uplink     string                       // path of the uplink file of systemd-resolved
+	uplinkMode hostresolv.UplinkMode        // whether pods get the uplink file instead of the stub file
+	origins    map[string]document.Location // by field of policy.Node: the flag, or the file and its field
 }
 
 // Engine returns an engine for n. Its errors name the flag or the field of the file. An error about a
@@ -40,7 +47,7 @@ func (n Node) Engine() (*policy.Engine, error) {
 	engine, err := policy.New(n.Node)
 	if e, ok := errors.AsType[*policy.NodeError](err); ok && n.origins[e.Field].Field != "" {
 		at := n.origins[e.Field]
-		err = &kube.InputError{Location: at, Err: errors.New(e.Problem)}
+		err = &document.InputError{Location: at, Err: errors.New(e.Problem)}
 		if strings.HasPrefix(at.Field, "--") {
 			err = usage.Error{Err: err}
 		}
@@ -51,6 +58,17 @@ func (n Node) Engine() (*policy.Engine, error) {
 // HostConfig returns how the node's resolv.conf is read.
 func (n Node) HostConfig() hostresolv.Config {
 	return hostresolv.Config{Path: n.ResolvConf, Uplink: n.uplinkMode, UplinkPath: n.uplink}
+}
+
+// HostPaths returns the files that Host reads.
+func (n Node) HostPaths() []string {
+	switch {
+	case n.ResolvConf == "":
+		return nil
+	case n.uplinkMode == hostresolv.UplinkNever:
+		return []string{n.ResolvConf}
+	}
+	return []string{n.ResolvConf, n.uplink}
 }
 
 // Host reads the node's resolv.conf. If it cannot be opened, the error is in the returned
@@ -134,13 +152,13 @@ func uplinkFindings(s hostresolv.Snapshot) []policy.Finding {
 	}}
 }
 
-// nodeFacts are the facts that a KubeletConfiguration can have, with their origins for
+// facts are the facts that a KubeletConfiguration can have, with their origins for
 // messages.
-type nodeFacts struct {
+type facts struct {
 	dns                []string
 	domain, resolvConf string
 
-	dnsOrigin, domainOrigin kube.Location
+	dnsOrigin, domainOrigin document.Location
 	dnsFromKubelet          bool
 	hostAssumed             bool // resolvConf is that of this machine, which may not be the node
 
@@ -148,41 +166,48 @@ type nodeFacts struct {
 }
 
 // clusterFacts are the facts of a cluster with default settings.
-func clusterFacts() nodeFacts {
-	return nodeFacts{
-		dns: []string{v1alpha1.DefaultClusterDNS}, domain: v1alpha1.DefaultClusterDomain,
+func clusterFacts() facts {
+	return facts{
+		dns: []string{DefaultClusterDNS}, domain: DefaultClusterDomain,
 		domainOrigin: inField("--cluster-domain"),
 	}
 }
 
+// A source is where a configuration comes from: the files that it names are read through it, and it has the
+// places of fields.
+type source interface {
+	Read(path string) ([]byte, error)
+	List(dir, extension string) ([]string, error)
+	Origin(path string) document.Location
+}
+
 // newNode returns the node that c describes. c must be valid. Facts that c does not set are
 // read from its KubeletConfig and KubeletConfigDir. If they are not set, either, they are those
-// in facts.
-func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfiguration, facts nodeFacts,
-	f *files, origin func(path string) kube.Location) (Node, error) {
+// in known.
+func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfiguration, known facts, s source) (Node, error) {
 	if c.KubeletConfig != "" || c.KubeletConfigDir != "" {
 		var err error
-		if facts, err = readKubelet(f, c.KubeletConfig, c.KubeletConfigDir); err != nil {
+		if known, err = readKubelet(s, c.KubeletConfig, c.KubeletConfigDir); err != nil {
 			return Node{}, err
 		}
 	}
 	if c.ClusterDNS != nil {
-		facts.dns, facts.dnsFromKubelet = *c.ClusterDNS, false
+		known.dns, known.dnsFromKubelet = *c.ClusterDNS, false
 	}
 	if c.ClusterDomain != nil {
-		facts.domain, facts.domainOrigin = *c.ClusterDomain, origin("node.clusterDomain")
+		known.domain, known.domainOrigin = *c.ClusterDomain, s.Origin("node.clusterDomain")
 	}
 	if c.ResolvConf != nil {
-		facts.resolvConf, facts.hostAssumed = *c.ResolvConf, false
+		known.resolvConf, known.hostAssumed = *c.ResolvConf, false
 	}
 	n := Node{
-		Name: c.NodeName, HostAssumed: facts.hostAssumed, uplink: c.UplinkResolvConf, Findings: facts.findings,
-		origins: map[string]kube.Location{"clusterDomain": facts.domainOrigin, "autopath.suffix": origin("autopath.suffix")},
+		Name: c.NodeName, HostAssumed: known.hostAssumed, uplink: c.UplinkResolvConf, Findings: known.findings,
+		origins: map[string]document.Location{"clusterDomain": known.domainOrigin, "autopath.suffix": s.Origin("autopath.suffix")},
 	}
-	n.ClusterDomain, n.ResolvConf = facts.domain, facts.resolvConf
-	n.ClusterDNS = parseAddrs(facts.dns)
-	if facts.dnsFromKubelet {
-		n.Findings = append(n.Findings, facts.invalidDNS()...)
+	n.ClusterDomain, n.ResolvConf = known.domain, known.resolvConf
+	n.ClusterDNS = parseAddrs(known.dns)
+	if known.dnsFromKubelet {
+		n.Findings = append(n.Findings, known.invalidDNS()...)
 	}
 	n.IPs = parseAddrs(c.NodeIPs)
 	for _, p := range c.AllowedOverrides {
@@ -190,7 +215,7 @@ func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfigurati
 	}
 	n.Rules = newNodeRules(c.Rules)
 	n.Autopath = policy.Autopath{Suffix: autopath.Suffix, ClusterDNSFallback: autopath.ClusterDNSFallback}
-	n.Autopath.NodeCache, _ = ParseAddr(autopath.NodeCache)
+	n.Autopath.NodeCache, _ = config.ParseAddr(autopath.NodeCache)
 	var err error
 	n.uplinkMode, err = hostresolv.ParseUplinkMode(c.HostResolver)
 	return n, err
@@ -198,9 +223,9 @@ func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfigurati
 
 // invalidDNS reports invalid addresses in the kubelet's clusterDNS. They are not errors,
 // because the kubelet skips them.
-func (f *nodeFacts) invalidDNS() (findings []policy.Finding) {
+func (f *facts) invalidDNS() (findings []policy.Finding) {
 	for i, text := range f.dns {
-		if _, ok := ParseAddr(text); ok {
+		if _, ok := config.ParseAddr(text); ok {
 			continue
 		}
 		findings = append(findings, policy.Finding{
@@ -215,113 +240,45 @@ func (f *nodeFacts) invalidDNS() (findings []policy.Finding) {
 // parseAddrs parses texts. Invalid addresses are skipped.
 func parseAddrs(texts []string) (addrs []netip.Addr) {
 	for _, text := range texts {
-		if a, ok := ParseAddr(text); ok {
+		if a, ok := config.ParseAddr(text); ok {
 			addrs = append(addrs, a)
 		}
 	}
 	return addrs
 }
 
-// resolveNodePaths resolves the relative paths in c from the directory of file.
-func resolveNodePaths(c *v1alpha1.NodeConfiguration, file string) {
-	c.KubeletConfig = relativeTo(file, c.KubeletConfig)
-	c.KubeletConfigDir = relativeTo(file, c.KubeletConfigDir)
-	c.UplinkResolvConf = relativeTo(file, c.UplinkResolvConf)
-	if c.ResolvConf != nil {
-		*c.ResolvConf = relativeTo(file, *c.ResolvConf)
+// inField returns the location of a field of an unknown file.
+func inField(path string) document.Location { return document.Location{Field: path} }
+
+// CheckRules adds the problems of the node rules to p.
+func CheckRules(c *v1alpha1.NodeConfiguration, p *config.Problems) {
+	for _, problem := range policy.CheckNodeRules(newNodeRules(c.Rules)) {
+		p.Add("node.rules"+problem.Field, errors.New(problem.Problem))
 	}
 }
 
-// checkPolicies returns an error if one of the policies is not one of the API.
-func checkPolicies(policies []string) error {
-	var problems []error
-	for i, p := range policies {
-		switch policy.Policy(p) {
-		case policy.Default, policy.ClusterFirst, policy.ClusterFirstWithHostNet, policy.None:
-		default:
-			problems = append(problems, itemError{i, fmt.Errorf("%q: want Default, ClusterFirst, ClusterFirstWithHostNet or None", p)})
+// newNodeRules returns rules as the policy engine has them.
+func newNodeRules(rules []v1alpha1.NodeRule) (list []policy.NodeRule) {
+	for _, r := range rules {
+		n := policy.NodeRule{
+			Namespaces: r.Namespaces, PodLabels: r.PodLabels,
+			Options: setList(r.Options), HostOptions: r.HostOptions, HostSearches: setList(r.HostSearches),
+			DropUnreachable: r.DropUnreachable, DropDuplicates: r.DropDuplicates, PodFirst: r.PodFirst,
+			SubdomainSearch: policy.Placement(r.SubdomainSearch), HostNetworkAsCluster: r.HostNetworkAsCluster,
+			ServerFamilies: policy.FamilyChoice(r.ServerFamilies),
 		}
+		for _, p := range r.Policies {
+			n.Policies = append(n.Policies, policy.Policy(p))
+		}
+		list = append(list, n)
 	}
-	return errors.Join(problems...)
+	return list
 }
 
-// nodeFields returns the fields below "node".
-func nodeFields[C any](at func(*C) *v1alpha1.NodeConfiguration) []Field[C] {
-	return []Field[C]{
-		{
-			Path: "node.kubeletConfig", Flag: "kubelet-config", At: func(c *C) any { return &at(c).KubeletConfig },
-			Usage: "`FILE` with the node's KubeletConfiguration, for clusterDNS, " +
-				"clusterDomain and resolvConf; empty: as in the file of --config",
-			IgnoreEmptyFlag: true,
-		},
-		{
-			Path: "node.kubeletConfigDir", Flag: "kubelet-config-dir", At: func(c *C) any { return &at(c).KubeletConfigDir },
-			Usage: "`DIR` of the kubelet's --config-dir, whose files override " +
-				"--kubelet-config; empty: as in the file of --config",
-			IgnoreEmptyFlag: true,
-		},
-		{
-			Path: "node.clusterDNS", Flag: "cluster-dns", At: func(c *C) any { return &at(c).ClusterDNS },
-			Usage: "`IP,..` of the cluster DNS; empty: none",
-			Check: func(c *C) error {
-				if list := at(c).ClusterDNS; list != nil {
-					return checkAddrs(*list)
-				}
-				return nil
-			},
-		},
-		{
-			Path: "node.clusterDomain", Flag: "cluster-domain", At: func(c *C) any { return &at(c).ClusterDomain },
-			Usage: "`DOMAIN` of the cluster; empty: none",
-		},
-		{
-			Path: "node.resolvConf", Flag: "resolv-conf", At: func(c *C) any { return &at(c).ResolvConf },
-			Usage: "`PATH` of the resolv.conf that pods inherit; empty: none, as with the kubelet",
-		},
-		{
-			Path: "node.hostResolver", At: func(c *C) any { return &at(c).HostResolver }, Values: []string{"never", "auto"},
-			Check: func(c *C) error { return setDefault(&at(c).HostResolver, "never") },
-		},
-		{
-			Path: "node.uplinkResolvConf", At: func(c *C) any { return &at(c).UplinkResolvConf },
-			Check: func(c *C) error { return setDefault(&at(c).UplinkResolvConf, hostresolv.DefaultUplinkPath) },
-		},
-		{
-			Path: "node.nodeIPs", Flag: "node-ip", At: func(c *C) any { return &at(c).NodeIPs },
-			Usage: "`IP,..` of the node; used if --resolv-conf is empty",
-			Check: func(c *C) error { return checkAddrs(at(c).NodeIPs) },
-		},
-		{
-			Path: "node.nodeName", Flag: "node-name", At: func(c *C) any { return &at(c).NodeName },
-			Usage: "`NAME` of the node, whose pods are looked up; static pods get -NAME as a suffix",
-		},
-		{
-			Path: "node.allowedOverrides", At: func(c *C) any { return &at(c).AllowedOverrides },
-			Check: func(c *C) error { return checkPolicies(at(c).AllowedOverrides) },
-		},
-		{
-			Path: "node.rules", At: func(c *C) any { return &at(c).Rules },
-			Check: func(c *C) error { return checkNodeRules(at(c).Rules) },
-		},
+// setList returns nil for an absent list only.
+func setList(list *[]string) []string {
+	if list == nil {
+		return nil
 	}
-}
-
-// autopathFields returns the fields below "autopath".
-func autopathFields[C any](at func(*C) *v1alpha1.AutopathConfiguration) []Field[C] {
-	return []Field[C]{
-		{
-			Path: "autopath.nodeCache", At: func(c *C) any { return &at(c).NodeCache },
-			Check: func(c *C) error {
-				if _, ok := ParseAddr(at(c).NodeCache); !ok && at(c).NodeCache != "" {
-					return fmt.Errorf("%q is not an IP address", at(c).NodeCache)
-				}
-				return nil
-			},
-		},
-		{
-			Path: "autopath.suffix", At: func(c *C) any { return &at(c).Suffix },
-			Check: func(c *C) error { return setDefault(&at(c).Suffix, v1alpha1.DefaultAutopathSuffix) },
-		},
-		{Path: "autopath.clusterDNSFallback", At: func(c *C) any { return &at(c).ClusterDNSFallback }},
-	}
+	return append([]string{}, *list...)
 }

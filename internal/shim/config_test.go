@@ -1,12 +1,11 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package shim
 
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
@@ -24,24 +23,24 @@ func TestLoadEndpoints(t *testing.T) {
 		others     []Endpoints
 		want       Endpoints
 	}{
-		{"nothing", "", nil, nil, Endpoints{v1alpha1.DefaultShimListen, v1alpha1.DefaultRuntimeEndpoint, ""}},
+		{"nothing", "", nil, nil, Endpoints{v1alpha1.DefaultShimListen, defaultRuntime, ""}},
 		{"file", "listen: /file\nruntimeEndpoint: unix:///file-runtime\nhttp: file:1\nunknown: 5\nmode: 7\n",
 			nil, []Endpoints{last}, Endpoints{"unix:///file", "unix:///file-runtime", "file:1"}},
 		{"flag over file", "listen: /file\n", []string{"--listen=unix:/flag"}, []Endpoints{last},
 			Endpoints{"unix:///flag", "unix:///last-runtime", "last:1"}},
 		{"undecodable file", "listen: [", nil, []Endpoints{last, inherited}, last},
 		{"undecodable file, nothing else", "listen: [", nil, []Endpoints{{}, inherited},
-			Endpoints{"unix:///inherited", v1alpha1.DefaultRuntimeEndpoint, ""}},
+			Endpoints{"unix:///inherited", defaultRuntime, ""}},
 		{"a value of another type", "listen: 5\nhttp: [a]\n", nil, []Endpoints{last}, last},
-		{"a list", "- a\n", nil, nil, Endpoints{v1alpha1.DefaultShimListen, v1alpha1.DefaultRuntimeEndpoint, ""}},
-		{"unusable http", "http: nonsense\n", nil, nil, Endpoints{v1alpha1.DefaultShimListen, v1alpha1.DefaultRuntimeEndpoint, ""}},
+		{"a list", "- a\n", nil, nil, Endpoints{v1alpha1.DefaultShimListen, defaultRuntime, ""}},
+		{"unusable http", "http: nonsense\n", nil, nil, Endpoints{v1alpha1.DefaultShimListen, defaultRuntime, ""}},
 	} {
 		path := filepath.Join(t.TempDir(), "shim.yaml")
 		if err := os.WriteFile(path, []byte(tt.file), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		source := ShimKind().FromFlags(flags)
+		source := Kind().FromFlags(flags)
 		if err := flags.Parse(append(tt.flags, "--config", path)); err != nil {
 			t.Fatal(err)
 		}
@@ -51,15 +50,22 @@ func TestLoadEndpoints(t *testing.T) {
 	}
 }
 
-func TestParseSocket(t *testing.T) {
-	long := "/" + strings.Repeat("x", maxSocketPath-1)
+const defaultRuntime = "unix:///run/containerd/containerd.sock"
+
+// TestLogFormat: the shim has a log before it has a valid configuration.
+func TestLogFormat(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "unix:///default", "/a": "unix:///a", "unix:///a": "unix:///a", "unix:/a": "unix:///a", long: "unix://" + long,
-		"a": "", "unix://a": "", "tcp://127.0.0.1:1": "", "unix://": "", "@abstract": "", long + "x": "",
+		"logFormat: json\nmode: 7\n": "json", "logFormat: xml\n": "text", "logFormat: [": "text", "": "text",
 	} {
-		got := text
-		if err := parseSocket(&got, "/default"); (err != nil) != (want == "") || err == nil && got != want {
-			t.Errorf("%q: got %q, %v, want %q", text, got, err, want)
+		path := filepath.Join(t.TempDir(), "shim.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
 		}
+		if got := LogFormat(Kind().FromFile(path)); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+	if got := LogFormat(Kind().FromFile("/dev/zero")); got != "text" {
+		t.Errorf("an endless file: %s", got)
 	}
 }

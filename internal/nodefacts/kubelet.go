@@ -1,75 +1,78 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package nodefacts
 
 import (
 	"cmp"
 	"fmt"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 // readKubelet returns the facts in a KubeletConfiguration and the directory of its drop-ins;
 // "" is none.
-func readKubelet(f *files, path, dir string) (nodeFacts, error) {
+func readKubelet(s source, path, dir string) (facts, error) {
 	k := kube.KubeletConfiguration{}
 	if path != "" {
-		data, err := f.read(path)
+		data, err := s.Read(path)
 		if err != nil {
-			return nodeFacts{}, fmt.Errorf("the kubelet's configuration: %w", unreadable(path, err))
+			return facts{}, fmt.Errorf("the kubelet's configuration: %w", config.Unreadable(path, err))
 		}
 		if k, err = kube.ParseKubeletConfiguration(data); err != nil {
-			return nodeFacts{}, (&Places{file: path}).locate(err)
+			return facts{}, config.Locate(path, err)
 		}
 	}
 	misspelled := k.Misspelled
 	if k.ResolvConf != nil {
-		*k.ResolvConf = relativeTo(path, *k.ResolvConf)
+		*k.ResolvConf = config.RelativeTo(path, *k.ResolvConf)
 	}
-	dropIns, err := readDropIns(f, dir)
+	dropIns, err := readDropIns(s, dir)
 	if err != nil {
-		return nodeFacts{}, err
+		return facts{}, err
 	}
 	k, origins, err := kube.MergeKubeletDropIns(k, dropIns)
 	if err != nil {
-		return nodeFacts{}, err
+		return facts{}, err
 	}
-	facts := nodeFacts{
-		dns: k.ClusterDNS, dnsOrigin: kube.Location{File: cmp.Or(origins["clusterDNS"], path), Field: "clusterDNS"}, dnsFromKubelet: true,
-		domain: k.ClusterDomain, domainOrigin: kube.Location{File: cmp.Or(origins["clusterDomain"], path), Field: "clusterDomain"},
+	known := facts{
+		dns: k.ClusterDNS, dnsFromKubelet: true,
+		dnsOrigin: document.Location{File: cmp.Or(origins["clusterDNS"], path), Field: "clusterDNS"},
+		domain:    k.ClusterDomain, domainOrigin: document.Location{File: cmp.Or(origins["clusterDomain"], path), Field: "clusterDomain"},
 		resolvConf: kube.DefaultResolvConf,
 	}
 	switch {
 	case origins["resolvConf"] != "": // the kubelet does not resolve it; its working directory is /
-		facts.resolvConf = relativeTo("/.", *k.ResolvConf)
+		known.resolvConf = config.RelativeTo("/.", *k.ResolvConf)
 	case k.ResolvConf != nil:
-		facts.resolvConf = *k.ResolvConf
+		known.resolvConf = *k.ResolvConf
 	}
 	for _, key := range misspelled {
-		facts.findings = append(facts.findings, policy.Finding{
+		known.findings = append(known.findings, policy.Finding{
 			Code: policy.CodeMisspelledField, Severity: policy.SeverityWarning, EnforcedBy: policy.EnforcedByNode,
 			Message: fmt.Sprintf("%s: %s: unknown field, ignored by the kubelet and by dnsconfigurer", path, key),
 			Field:   key, Hint: "spell it " + kube.KubeletField(key),
 		})
 	}
-	return facts, nil
+	return known, nil
 }
 
 // readDropIns reads the files in the directory of the kubelet's --config-dir, in its order.
-func readDropIns(f *files, dir string) (dropIns []kube.KubeletDropIn, err error) {
+func readDropIns(s source, dir string) (dropIns []kube.KubeletDropIn, err error) {
 	if dir == "" {
 		return nil, nil
 	}
-	paths, err := f.list(dir, kube.KubeletDropInExtension)
+	paths, err := s.List(dir, kube.KubeletDropInExtension)
 	if err != nil {
-		return nil, fmt.Errorf("reading the kubelet's drop-ins: %w", unreadable(dir, err))
+		return nil, fmt.Errorf("reading the kubelet's drop-ins: %w", config.Unreadable(dir, err))
 	}
 	for _, path := range paths {
-		data, err := f.read(path)
+		data, err := s.Read(path)
 		if err != nil {
-			return nil, fmt.Errorf("reading the kubelet's drop-ins: %w", unreadable(path, err))
+			return nil, fmt.Errorf("reading the kubelet's drop-ins: %w", config.Unreadable(path, err))
 		}
 		dropIns = append(dropIns, kube.KubeletDropIn{Path: path, Data: data})
 	}

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package nodefacts
 
 import (
 	"os"
@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestNodeFlags_HostAssumed: without a file that describes the node its resolv.conf is that of
+// TestFlags_HostAssumed: without a file that describes the node its resolv.conf is that of
 // this machine.
-func TestNodeFlags_HostAssumed(t *testing.T) {
+func TestFlags_HostAssumed(t *testing.T) {
 	kubelet := filepath.Join(t.TempDir(), "kubelet.yaml")
 	text := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 	if err := os.WriteFile(kubelet, []byte(text), 0o600); err != nil {
@@ -29,7 +29,7 @@ func TestNodeFlags_HostAssumed(t *testing.T) {
 		{[]string{"--resolv-conf="}, false},
 		{[]string{"--kubelet-config", kubelet}, false},
 	} {
-		var f NodeFlags
+		var f Flags
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 		f.Register(flags)
 		if err := flags.Parse(tt.args); err != nil {

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package nodefacts
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 )
 
 // TestReadKubelet_DropIns reads the directory of --config-dir in the kubelet's order, and notices
@@ -28,14 +28,17 @@ func TestReadKubelet_DropIns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	writeFile(t, filepath.Join(dir, "shim.yaml"), v1alpha1.KindShim,
-		"node: {kubeletConfig: kubelet.yaml, kubeletConfigDir: kubelet.d, nodeName: worker}\n")
+	shim := "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n" +
+		"node: {kubeletConfig: kubelet.yaml, kubeletConfigDir: kubelet.d, nodeName: worker}\n"
+	if err := os.WriteFile(filepath.Join(dir, "shim.yaml"), []byte(shim), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	writeKubelet("kubelet.yaml", "clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\nresolvConf: r\n")
 	writeKubelet("kubelet.d/20-dns.conf", "clusterDNS: [192.0.2.20]\n")
 	writeKubelet("kubelet.d/10-dns.conf", "clusterDNS: [192.0.2.10]\nclusterDomain: ten.example\n")
 	writeKubelet("kubelet.d/30-sub/x.conf", "clusterDomain: sub.example\n")
 	writeKubelet("kubelet.d/40-dns.yaml", "clusterDNS: [192.0.2.40]\n") // another extension
-	source := ShimKind().FromFile(filepath.Join(dir, "shim.yaml"))
+	source := explainedKind(clusterFacts()).FromFile(filepath.Join(dir, "shim.yaml"))
 	expect := func(want string) {
 		t.Helper()
 		c, err := source.Load()
@@ -81,8 +84,26 @@ func TestReadKubelet_RelativePath(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{"", "empty"} {
-		if facts, err := readKubelet(&files{}, "node/kubelet.yaml", dir); err != nil || facts.resolvConf != "node/r" {
+		if facts, err := readKubelet(noSource(), "node/kubelet.yaml", dir); err != nil || facts.resolvConf != "node/r" {
 			t.Errorf("drop-ins %q: %q, %v", dir, facts.resolvConf, err)
+		}
+	}
+}
+
+func noSource() *config.Source[explained] { return explainedKind(facts{}).FromFile("") }
+
+// TestReadKubelet_Size: the files of the kubelet have at most config.MaxFile bytes.
+func TestReadKubelet_Size(t *testing.T) {
+	large := filepath.Join(t.TempDir(), "large.conf")
+	if err := os.WriteFile(large, make([]byte, config.MaxFile+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, kubeletErr := readKubelet(noSource(), large, "")
+	_, dropInErr := readKubelet(noSource(), "", filepath.Dir(large))
+	for prefix, err := range map[string]error{"the kubelet's configuration: ": kubeletErr, "reading the kubelet's drop-ins: ": dropInErr} {
+		want := prefix + large + ": larger than 4194304 bytes: a configuration file has a few kilobytes"
+		if fmt.Sprint(err) != want {
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }

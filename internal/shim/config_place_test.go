@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package shim
 
 import (
 	"errors"
@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 )
 
 // TestSource_ErrorLocations: each error carries the file, the line and the field, and its text
@@ -30,13 +30,13 @@ func TestSource_ErrorLocations(t *testing.T) {
 		{"a type", header + "node: {nodeName: [1]}\n", []string{"3:8 node.nodeName | is a list, must be a string"}},
 		{"an unknown field", header + "modus: Force\n", []string{`3:1  | unknown field "modus"`}},
 		{"not YAML", header + "mode: [\n", []string{"3:0  | did not find expected node content"}},
-		{"no facts", header, []string{"none | node facts missing: set --kubelet-config, or --cluster-dns, " +
-			"--cluster-domain and --resolv-conf, each of which may be empty"}},
+		{"no facts", header, []string{"none | node facts missing: set node.kubeletConfig, or node.clusterDNS, " +
+			"node.clusterDomain and node.resolvConf, each of which may be empty"}},
 		{"a missing field", header + "node: {clusterDNS: [], clusterDomain: '', resolvConf: ''}\n",
 			[]string{"3:1 node.nodeName | missing: set it in the file, or as --node-name"}},
 		{"no cluster DNS", header + "node: {clusterDNS: [], clusterDomain: '', resolvConf: '', nodeName: worker}\nmode: Force\n",
 			[]string{"4:1 mode | Force without a cluster DNS would give pods the host's DNS: " +
-				"set clusterDNS in the kubelet's configuration, or as --cluster-dns"}},
+				"set clusterDNS in the kubelet's configuration, or as node.clusterDNS"}},
 		{"an invalid domain", header + "node: {clusterDNS: [], clusterDomain: 'a b', resolvConf: '', nodeName: worker}\n",
 			[]string{`3:24 node.clusterDomain | "a b" must be one word of a search line`}},
 		{"two", header + "mode: Guess\nlookupTimeout: 1h\n", []string{
@@ -44,13 +44,13 @@ func TestSource_ErrorLocations(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			const path = "shim.yaml"
-			_, err := ShimKind().FromText(File{path, []byte(tt.text)}).Load()
+			_, err := Kind().FromText(config.File{Path: path, Text: []byte(tt.text)}).Load()
 			if err == nil {
 				t.Fatal("no error")
 			}
 			var got []string
 			for _, e := range excerpt.Unjoin(err) {
-				in, ok := errors.AsType[*kube.InputError](e)
+				in, ok := errors.AsType[*document.InputError](e)
 				if !ok {
 					got = append(got, "none | "+e.Error())
 					continue
@@ -64,14 +64,5 @@ func TestSource_ErrorLocations(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-// TestFile_UnknownKind: the error has the file and its field.
-func TestFile_UnknownKind(t *testing.T) {
-	_, err := File{Path: "a.yaml"}.Node(v1alpha1.KindDNS)
-	in, ok := errors.AsType[*kube.InputError](err)
-	if !ok || in.File != "a.yaml" || in.Field != "kind" {
-		t.Errorf("%v", err)
 	}
 }

@@ -1,0 +1,155 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// ResolverConfiguration has the fields that cluster DNS server and node cache have. Relative paths are
+// resolved from the working directory of the server.
+type ResolverConfiguration struct {
+	// Listen lists the addresses to serve on, over UDP and TCP, such as "0.0.0.0:53" or
+	// "[::]:53". Two node caches may share an address; the one that started last gets the queries.
+	Listen []string `json:"listen,omitempty" format:"listen" restart:"true" flag:"listen" arg:"ADDR:PORT"`
+
+	// ClusterDomain is the domain of the cluster.
+	ClusterDomain string `json:"clusterDomain" default:"cluster.local" format:"host" restart:"true" flag:"cluster-domain" arg:"DOMAIN"`
+
+	// ReverseCIDRs lists the cluster's networks of Services and pods, such as "10.96.0.0/12". The
+	// cluster DNS server is authoritative for their reverse zones: PTR queries for their unknown
+	// addresses get NXDOMAIN, and no address outside of them has a name of the cluster. A node
+	// cache sends their reverse names to the cluster DNS, even if StubDomains has a shorter zone,
+	// such as "10.in-addr.arpa". Empty: the cluster DNS server forwards PTR queries for unknown
+	// addresses, and a node cache sends it all reverse names that are not in StubDomains.
+	ReverseCIDRs []string `json:"reverseCIDRs,omitempty" format:"network" flag:"reverse-cidr" arg:"CIDR"`
+
+	// Upstreams lists the servers to forward to: ADDR, ADDR:PORT, tcp://ADDR for TCP only,
+	// or tls://ADDR#NAME for DNS over TLS. Empty: those in ResolvConf.
+	Upstreams []string `json:"upstreams,omitempty" flag:"upstream" arg:"SERVER"`
+
+	// ResolvConf is the path of a resolv.conf, which is watched. Its servers are used if Upstreams is
+	// empty. Its search domains end the search lists of a node cache. "": there is none, and without
+	// Upstreams names outside the cluster are refused.
+	ResolvConf *string `json:"resolvConf,omitempty" default:"/etc/resolv.conf" flag:"resolv-conf" arg:"PATH"`
+
+	// UpstreamPolicy is the order in which the servers of Upstreams, ResolvConf and
+	// StubDomains are tried: "sequential", the order of the list; "random"; or
+	// "roundRobin". A server that does not reply is tried last.
+	UpstreamPolicy string `json:"upstreamPolicy" default:"sequential" values:"sequential,random,roundRobin"`
+
+	// StubDomains lists domains with servers of their own. The longest matching zone wins.
+	// Empty: none.
+	StubDomains []StubDomain `json:"stubDomains,omitempty"`
+
+	// AutopathSuffix is the autopath domain: names below it are expanded. It must be the
+	// same on the nodes.
+	AutopathSuffix string `json:"autopathSuffix" default:"ap.k8s.io" format:"domain" restart:"true" flag:"autopath-suffix" arg:"DOMAIN"`
+
+	// EDNSOption is the code of the EDNS0 option in which node caches send a search list to the cluster
+	// DNS. It must be the same in both.
+	EDNSOption uint16 `json:"ednsOption,omitempty" default:"65313" min:"65001" max:"65534" restart:"true" flag:"edns-option" arg:"CODE"`
+
+	// Limits bound what clients can use of the server.
+	Limits Limits `json:"limits,omitzero"`
+}
+
+// DNSConfiguration configures the cluster DNS server: the source of the cluster's names,
+// their records, and the servers that other queries are forwarded to.
+type DNSConfiguration struct {
+	TypeMeta               `json:",inline"`
+	ServerConfiguration    `json:",inline"`
+	APIServerConfiguration `json:",inline" defaults:"lameduck=0s"`
+	ResolverConfiguration  `json:",inline" defaults:"listen=127.0.0.1:53" restarts:"reverseCIDRs"`
+
+	// Manifests lists directories of manifests to serve instead of a cluster's objects.
+	// Empty: none.
+	Manifests []string `json:"manifests,omitempty" restart:"true" flag:"manifests" arg:"DIR"`
+
+	// Snapshot is a file that keeps the cluster's names for a start without API server.
+	Snapshot SnapshotConfiguration `json:"snapshot,omitzero"`
+
+	// Pods says which pod names of the form IP.NAMESPACE.pod exist. "disabled": none.
+	// "insecure": every one whose IP a pod can have: no loopback, link-local, multicast or
+	// unspecified address, and in ReverseCIDRs unless they are empty. "verified": those of
+	// existing pods, which the server then watches.
+	Pods string `json:"pods,omitempty" default:"insecure" values:"disabled,insecure,verified" restart:"true" flag:"pods" arg:"MODE"`
+
+	// TTL is the TTL of the cluster's records in seconds.
+	TTL *uint32 `json:"ttl,omitempty" default:"5" max:"3600" restart:"true" flag:"ttl" arg:"SECONDS"`
+
+	// LocalNames are answered by the server itself.
+	LocalNames LocalNames `json:"localNames,omitzero"`
+
+	// HostSuffixes lists the search domains of the nodes, which end the search lists of
+	// names below search.NAMESPACE.CLUSTERDOMAIN.AUTOPATHSUFFIX. At most 8. Empty: none.
+	HostSuffixes []string `json:"hostSuffixes,omitempty" format:"domain" restart:"true" flag:"host-suffix" arg:"DOMAIN"`
+
+	// AutopathService is the Service of the node caches, NAMESPACE/NAME. Its endpoints may
+	// send a search list.
+	AutopathService string `json:"autopathService" default:"kube-system/dnsconfigurer-node-cache" format:"service" restart:"true"`
+
+	// AutopathNetworks lists the networks whose clients may send a search list, such as
+	// "203.0.113.0/24", instead of the endpoints of AutopathService. Empty: those
+	// endpoints; with Manifests, the loopback addresses.
+	AutopathNetworks []string `json:"autopathNetworks,omitempty" format:"network" restart:"true" flag:"autopath-network" arg:"CIDR"`
+}
+
+// NodeCacheConfiguration configures the node-local DNS cache.
+type NodeCacheConfiguration struct {
+	TypeMeta              `json:",inline"`
+	ServerConfiguration   `json:",inline"`
+	ResolverConfiguration `json:",inline" defaults:"listen=169.254.20.10:53"`
+
+	// Interface is the name of a dummy network interface that gets the addresses of
+	// Listen. It is created if it does not exist, and stays when the server stops. Empty:
+	// the node has the addresses already.
+	Interface string `json:"interface,omitempty" format:"interface" restart:"true" flag:"interface" arg:"NAME"`
+
+	// Notrack is "auto" or "disabled". "auto" keeps kube-proxy and host ports of pods from
+	// translating the addresses of Listen, except loopback addresses, with nftables rules that
+	// exempt queries from connection tracking. The rules need Linux 5.12 and CAP_NET_ADMIN; only
+	// link-local addresses are served without them.
+	Notrack string `json:"notrack,omitempty" default:"auto" values:"auto,disabled" restart:"true" flag:"notrack" arg:"MODE"`
+
+	// FallbackService is a headless Service of the pods of the cluster DNS, as NAME.NAMESPACE. Queries to
+	// Listen go to these pods, at port 53, while the node cache is down or does not answer: the kernel
+	// translates them. Queries to the address of a Service do so without it, by kube-proxy. Empty: none.
+	FallbackService string `json:"fallbackService,omitempty" restart:"true"`
+
+	// ClusterDNS lists the servers for the cluster's names, all reverse names and names
+	// with a search list: ADDR, ADDR:PORT, or tcp://ADDR for TCP only. Required.
+	ClusterDNS []string `json:"clusterDNS,omitempty" flag:"cluster-dns" arg:"SERVER"`
+}
+
+// Limits bound what clients can use of a cluster DNS server or a node cache.
+type Limits struct {
+	// MaxQueries is the number of queries that may wait for other servers.
+	MaxQueries int `json:"maxQueries,omitempty" default:"4096" min:"100" max:"65535" restart:"true"`
+
+	// MaxMemory is the memory for what clients leave in the server: a quarter for
+	// the cache, an eighth for replies over TCP that are not read yet (64 KiB each), and the rest
+	// for TCP connections (10 KiB each).
+	MaxMemory string `json:"maxMemory,omitempty" default:"64Mi" format:"memory" min:"4Mi" max:"1Gi" restart:"true"`
+}
+
+// LocalNames selects names outside the cluster that a cluster DNS server answers itself.
+type LocalNames struct {
+	// PrivateReverse is true if reverse names of private addresses that are not in the
+	// cluster do not exist (RFC 6303). False: they are forwarded.
+	PrivateReverse bool `json:"privateReverse,omitempty" restart:"true"`
+}
+
+// SnapshotConfiguration configures the file that keeps the cluster's names.
+type SnapshotConfiguration struct {
+	// Path is the path of the file, in a directory that the server may write. Empty: no
+	// snapshot.
+	Path string `json:"path,omitempty" restart:"true" flag:"snapshot" arg:"FILE"`
+}
+
+// StubDomain is a domain with servers of its own.
+type StubDomain struct {
+	// Zone is the domain, such as "corp.example". Required.
+	Zone string `json:"zone"`
+
+	// Servers lists the servers of the domain, in the form of Upstreams. At least one is
+	// required.
+	Servers []string `json:"servers"`
+}

@@ -1,0 +1,111 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Paths that commands have as defaults of flags.
+const (
+	DefaultShimListen   = "unix:///run/dnsconfigurer/shim.sock"
+	DefaultAgentSocket  = "/run/dnsconfigurer/agent.sock"
+	DefaultStatusSocket = "/run/dnsconfigurer/agent-status.sock"
+	DefaultNRISocket    = "/var/run/nri/nri.sock"
+)
+
+// NodeServerConfiguration has the fields that shim and agent have.
+type NodeServerConfiguration struct {
+	// Listen is the socket of the server: the shim's for the kubelet, the agent's for the NRI relay and the
+	// shim.
+	Listen string `json:"listen,omitempty" format:"socket" restart:"true" flag:"listen" arg:"SOCKET"`
+
+	// Mode says when a request is edited or a file is written. "Generate": if the node facts are
+	// those of the kubelet. "Force": always, for kubelets without the cluster DNS in their
+	// configuration. "Observe": never, it only reports.
+	Mode string `json:"mode,omitempty" default:"Generate" values:"Generate,Force,Observe"`
+
+	// LookupTimeout limits the lookup of a pod. A quarter of it is for the watch of the node's pods,
+	// half of it for a request for the one pod. The shim delays a pod's start by it; no container
+	// waits for the agent.
+	LookupTimeout string `json:"lookupTimeout,omitempty" default:"1s" format:"duration" min:"100ms" max:"30s"`
+
+	// Kubeconfig is the path of a kubeconfig for the API server, to look pods up. The
+	// kubelet's own is enough: it can read the pods of the node. Empty: no API server.
+	Kubeconfig string `json:"kubeconfig,omitempty" flag:"kubeconfig" arg:"FILE"`
+
+	// Manifests is the kubelet's directory of static pods. Empty: none.
+	Manifests string `json:"manifests,omitempty" flag:"manifests" arg:"DIR"`
+
+	Node     NodeConfiguration     `json:"node,omitzero"`
+	Autopath AutopathConfiguration `json:"autopath,omitzero"`
+}
+
+// ShimConfiguration configures the shim between a kubelet and a container runtime. The
+// commands that explain pods read its Node and Autopath fields.
+type ShimConfiguration struct {
+	TypeMeta                `json:",inline"`
+	ServerConfiguration     `json:",inline"`
+	NodeServerConfiguration `json:",inline" defaults:"listen=unix:///run/dnsconfigurer/shim.sock"`
+
+	// RuntimeEndpoint is the socket of the container runtime.
+	RuntimeEndpoint string `json:"runtimeEndpoint" default:"/run/containerd/containerd.sock" format:"socket" restart:"true" flag:"true"`
+
+	// OnUnknownPod says what happens if a pod cannot be looked up. "Passthrough": its request
+	// is forwarded with the kubelet's DNS. "Fail": its request fails, and the kubelet tries
+	// again; requests of static pods are forwarded even so. Empty: "Fail" in mode Force with a
+	// kubeconfig, where the kubelet's DNS is wrong, otherwise "Passthrough".
+	OnUnknownPod string `json:"onUnknownPod,omitempty" values:"Passthrough,Fail"`
+
+	// DrainTimeout is the time that calls get to finish when the shim stops. Calls that the kubelet
+	// makes meanwhile wait in the socket, and it gives a connection 5s: after 4s a call succeeds.
+	DrainTimeout string `json:"drainTimeout,omitempty" default:"4s" format:"duration" min:"1ms" max:"4500ms" restart:"true"`
+
+	// Agent is the socket of the agent. If one listens, the shim sends it the sandboxes, and it keeps
+	// their files up to date.
+	Agent string `json:"agent,omitempty" default:"unix:///run/dnsconfigurer/agent.sock" format:"socket" restart:"true"`
+}
+
+// AgentConfiguration configures the node agent, which writes the resolv.conf of pods.
+type AgentConfiguration struct {
+	TypeMeta                `json:",inline"`
+	ServerConfiguration     `json:",inline"`
+	NodeServerConfiguration `json:",inline" defaults:"listen=unix:///run/dnsconfigurer/agent.sock"`
+
+	// InCluster looks pods up with the service account of the agent's own pod, instead of
+	// Kubeconfig.
+	InCluster bool `json:"inCluster,omitempty" flag:"in-cluster" arg:""`
+
+	// StartupTaint is the taint with which the kubelets register, "KEY=VALUE:EFFECT" or
+	// "KEY:EFFECT". The agent removes it from its node when the NRI relay or the shim is
+	// connected to it and to the runtime. It needs the rights to get and patch nodes, which a kubelet does not
+	// have for taints. Empty: none.
+	StartupTaint string `json:"startupTaint,omitempty"`
+
+	// InferNodeFacts takes clusterDNS and clusterDomain from the DNS configurations that the
+	// kubelet gives to pods, for nodes whose kubelet has no readable file. If node does not
+	// set resolvConf, it is /etc/resolv.conf or the uplink file of systemd-resolved.
+	// Two pods that start one after the other must agree; until then no file is written. The
+	// fields kubeletConfig, kubeletConfigDir, clusterDNS and clusterDomain of node, and mode
+	// "Force", cannot be combined with it.
+	InferNodeFacts bool `json:"inferNodeFacts,omitempty"`
+
+	RefreshConfiguration `json:",inline"`
+}
+
+// RefreshConfiguration says which resolv.conf of running pods follow changes.
+type RefreshConfiguration struct {
+	// SandboxDirectories lists the directories in which container runtimes keep the files of
+	// sandboxes. No other file is written. Empty: those of containerd, CRI-O and K3s.
+	SandboxDirectories []string `json:"sandboxDirectories,omitempty" format:"directory"`
+
+	// Refresh says which running pods get a new file when the host's resolv.conf, the node
+	// facts or the mode change. "Off": none. "DefaultPolicyOnly": those that use the
+	// nameservers of the host. "All": all. The annotation dnsconfigurer.dev/refresh of a pod,
+	// "always" or "never", overrides it.
+	Refresh string `json:"refresh,omitempty" default:"Off" values:"Off,DefaultPolicyOnly,All"`
+
+	// RefreshDryRun counts and logs the files that would be rewritten, and rewrites none.
+	RefreshDryRun bool `json:"refreshDryRun,omitempty"`
+
+	// StatusSocket is the path of the socket for the commands pods, refresh, restore and
+	// status, which only root can use. "": none.
+	StatusSocket *string `json:"statusSocket,omitempty" default:"/run/dnsconfigurer/agent-status.sock" format:"socket-path" restart:"true"`
+}

@@ -1,0 +1,224 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsnode
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+// resolver is a validated ResolverConfiguration.
+type resolver struct {
+	Addrs        []netip.AddrPort // of Listen
+	Domain       fqdn.Name        // of ClusterDomain
+	Reverse      []netip.Prefix   // of ReverseCIDRs
+	Autopath     dnsserver.Autopath
+	ServerLimits dnsserver.Limits // of Limits
+	Forward      forwarding
+}
+
+// newResolver returns the resolver of c, and adds the problems of c to p.
+func newResolver(c *v1alpha1.ResolverConfiguration, p *config.Problems) (r resolver) {
+	r.Addrs = config.AddrPorts(c.Listen)
+	for i, addr := range r.Addrs {
+		if addr.Port() != 0 && slices.Contains(r.Addrs[:i], addr) { // for port 0 the kernel selects a free one
+			p.Add(fmt.Sprintf("listen[%d]", i), fmt.Errorf("duplicate address %s", addr))
+		}
+	}
+	domains := config.Names([]string{c.ClusterDomain, c.AutopathSuffix})
+	r.Domain, r.Autopath.Suffix, r.Autopath.Option = domains[0], domains[1], c.EDNSOption
+	_, err := autopath.NewZone(r.Autopath.Suffix, r.Domain)
+	p.Add("autopathSuffix", err)
+	r.Reverse = config.Networks(c.ReverseCIDRs)
+	memory := resource.MustParse(c.Limits.MaxMemory)
+	r.ServerLimits = dnsserver.Limits{MaxQueries: c.Limits.MaxQueries, MaxMemory: int(memory.Value())}
+	r.Forward = forwarding{
+		Upstreams: parseServers(c.Upstreams, "upstreams", p), ResolvConf: *c.ResolvConf,
+		Policy: upstream.Policy(c.UpstreamPolicy), Stubs: r.parseStubs(c.StubDomains, p),
+	}
+	return r
+}
+
+// ClusterDNSConfig is a validated DNSConfiguration.
+type ClusterDNSConfig struct {
+	v1alpha1.DNSConfiguration
+	resolver
+
+	manifestsOrigin string // where Manifests is set, for errors
+}
+
+// podModes are the values of Pods.
+var podModes = map[string]zone.PodMode{"disabled": zone.PodsDisabled, "insecure": zone.PodsInsecure, "verified": zone.PodsVerified}
+
+// ClusterDNSKind describes the file of the command dns.
+func ClusterDNSKind() *config.Kind[ClusterDNSConfig] {
+	return &config.Kind[ClusterDNSConfig]{
+		Check: checkClusterDNS,
+		Finish: func(c *ClusterDNSConfig, s *config.Source[ClusterDNSConfig]) error {
+			c.manifestsOrigin = s.Origin("manifests").Name()
+			return nil
+		},
+	}
+}
+
+func checkClusterDNS(c *ClusterDNSConfig, p *config.Problems) {
+	c.resolver = newResolver(&c.ResolverConfiguration, p)
+	if len(c.Manifests) > 0 && (c.Kubeconfig != "" || c.Snapshot.Path != "") {
+		p.AddConflict("manifests", "kubeconfig", "snapshot.path")
+	}
+	c.Autopath.HostSuffixes = config.Names(c.HostSuffixes)
+	if n := len(c.HostSuffixes); n > dnsserver.MaxHostSuffixes {
+		p.Add("hostSuffixes", fmt.Errorf("%d domains: want at most %d", n, dnsserver.MaxHostSuffixes))
+	}
+	c.Autopath.NodeCaches.Namespace, c.Autopath.NodeCaches.Name, _ = strings.Cut(c.AutopathService, "/")
+	c.Autopath.Allowed = config.Networks(c.AutopathNetworks)
+	if len(c.AutopathNetworks) == 0 && len(c.Manifests) > 0 { // a trial on one machine: no Service has the node cache as endpoint
+		c.Autopath.Allowed = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+	}
+}
+
+// NodeCacheConfig is a validated NodeCacheConfiguration.
+type NodeCacheConfig struct {
+	v1alpha1.NodeCacheConfiguration
+	resolver
+
+	Fallback fqdn.Name // of FallbackService; "": none
+}
+
+// NodeCacheKind describes the file of the command nodecache.
+func NodeCacheKind() *config.Kind[NodeCacheConfig] {
+	return &config.Kind[NodeCacheConfig]{
+		Check: checkNodeCache,
+		Finish: func(c *NodeCacheConfig, s *config.Source[NodeCacheConfig]) error {
+			switch {
+			case len(c.ClusterDNS) > 0:
+				return nil
+			case s.Path() != "":
+				return s.Missing("clusterDNS", "")
+			}
+			// There is no default: a wrong server would deny names that exist.
+			return usage.Errorf("no cluster DNS server configured: set --cluster-dns or clusterDNS")
+		},
+	}
+}
+
+func checkNodeCache(c *NodeCacheConfig, p *config.Problems) {
+	c.resolver = newResolver(&c.ResolverConfiguration, p)
+	c.Autopath.Allowed = []netip.Prefix{} // no client may send the option: pods send their search list in the name
+	c.Forward.ClusterReverse = c.Reverse
+	c.Forward.Cluster = parseServers(c.ClusterDNS, "clusterDNS", p)
+	for i, s := range c.Forward.Cluster { // each query would come back until its time is over
+		if slices.Contains(c.Addrs, s.Addr) {
+			p.Add(fmt.Sprintf("clusterDNS[%d]", i), fmt.Errorf("%s is an address on which the node cache itself listens: "+
+				"set the address of the cluster DNS", s.Addr))
+		}
+	}
+	switch name, namespace, ok := strings.Cut(c.FallbackService, "."); {
+	case c.FallbackService == "":
+	case !ok || len(fqdn.LabelProblems(name))+len(fqdn.LabelProblems(namespace)) > 0:
+		p.Add("fallbackService", fmt.Errorf("%q is not a Service: want NAME.NAMESPACE", c.FallbackService))
+	default:
+		c.Fallback = fqdn.Join(c.Domain, name, namespace, "svc")
+	}
+	if c.Interface != "" {
+		checkInterfaceAddrs(c.Addrs, p)
+	}
+}
+
+// checkInterfaceAddrs checks that an interface can have the addresses, and pods can use
+// them.
+func checkInterfaceAddrs(addrs []netip.AddrPort, p *config.Problems) {
+	for i, addr := range addrs {
+		path, a := fmt.Sprintf("listen[%d]", i), addr.Addr()
+		switch {
+		case a.IsUnspecified() || a.IsLoopback() || a.Zone() != "":
+			p.Add(path, fmt.Errorf("%s cannot be assigned to an interface", a))
+		case a.Is6() && a.IsLinkLocalUnicast():
+			p.Add(path, fmt.Errorf("%s is link-local, which pods cannot use without a zone: use an address in fc00::/7", a))
+		}
+	}
+}
+
+// forwarding is where a DNS server forwards queries.
+type forwarding struct {
+	Upstreams  []upstream.Server
+	ResolvConf string          // path of a resolv.conf with the servers if Upstreams is empty; "": there is none
+	Policy     upstream.Policy // of Upstreams, the servers in ResolvConf, and Stubs
+	Stubs      []upstream.StubDomain
+	Cluster    []upstream.Server // servers of the cluster DNS; nil: the server itself is the cluster DNS
+
+	ClusterReverse []netip.Prefix // whose reverse names go to Cluster, whatever Stubs has
+}
+
+// parseServers parses the servers in the list at path.
+func parseServers(texts []string, path string, p *config.Problems) (servers []upstream.Server) {
+	for i, text := range texts {
+		server, err := upstream.ParseServer(text)
+		p.Add(fmt.Sprintf("%s[%d]", path, i), err)
+		servers = append(servers, server)
+	}
+	return servers
+}
+
+// checkStub returns an error if a stub domain would never be used: it is a zone of the cluster.
+func (r *resolver) checkStub(stub fqdn.Name) error {
+	switch {
+	case stub == r.Domain:
+		return fmt.Errorf("%v is the cluster domain: choose a domain below it", stub)
+	case isWithin(stub, r.Autopath.Suffix):
+		return fmt.Errorf("%v is in the autopath domain %v, which is never forwarded", stub, r.Autopath.Suffix)
+	}
+	for _, p := range r.Reverse {
+		if slices.Contains(zone.ReverseZones(p), stub) {
+			return fmt.Errorf("%v is a reverse zone of %v in reverseCIDRs: choose a domain below it", stub, p)
+		}
+	}
+	return nil
+}
+
+func isWithin(name, zone fqdn.Name) bool {
+	_, ok := name.Within(zone)
+	return ok
+}
+
+// parseStubs parses domains with servers of their own.
+func (r *resolver) parseStubs(domains []v1alpha1.StubDomain, p *config.Problems) (stubs []upstream.StubDomain) {
+	for i, d := range domains {
+		stub, err := r.parseStub(d)
+		if err == nil && slices.ContainsFunc(stubs, func(other upstream.StubDomain) bool { return other.Zone == stub.Zone }) {
+			err = fmt.Errorf("duplicate zone %q: list all its servers in one place", d.Zone)
+		}
+		p.Add(fmt.Sprintf("stubDomains[%d]", i), err)
+		stubs = append(stubs, stub)
+	}
+	return stubs
+}
+
+func (r *resolver) parseStub(d v1alpha1.StubDomain) (upstream.StubDomain, error) {
+	if len(d.Servers) == 0 {
+		return upstream.StubDomain{}, fmt.Errorf("%q has no servers", d.Zone)
+	}
+	stub, err := upstream.ParseStubDomain(d.Zone + "=" + strings.Join(d.Servers, ","))
+	if err != nil {
+		return stub, err
+	}
+	name, err := fqdn.ParseName(stub.Zone)
+	if err != nil {
+		return stub, err
+	}
+	return stub, r.checkStub(name)
+}

@@ -1,0 +1,94 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodefacts"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+)
+
+// The directories in which container runtimes keep the files of sandboxes.
+const (
+	containerdSandboxes = "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes"
+	crioSandboxes       = "/run/containers/storage/overlay-containers"
+	k3sSandboxes        = "/var/lib/rancher/k3s/agent/containerd/io.containerd.grpc.v1.cri/sandboxes"
+)
+
+// AgentConfig is a validated AgentConfiguration.
+type AgentConfig struct {
+	v1alpha1.AgentConfiguration
+
+	Node   nodefacts.Node
+	Engine *policy.Engine // nil: InferNodeFacts is set
+	Taint  Taint          // StartupTaint; zero: none
+}
+
+// AgentKind describes the file of the command agent.
+func AgentKind() *config.Kind[AgentConfig] {
+	return &config.Kind[AgentConfig]{
+		Check: checkAgent,
+		Finish: func(c *AgentConfig, s *config.Source[AgentConfig]) (err error) {
+			if c.InferNodeFacts {
+				c.Node, err = nodefacts.NewInferredNode(c.NodeServerConfiguration, s)
+				return err
+			}
+			c.Node, c.Engine, err = nodefacts.NewServerNode(c.NodeServerConfiguration, s)
+			return err
+		},
+	}
+}
+
+// Mode returns the mode of the agent.
+func (c *AgentConfig) Mode() cri.Mode { return cri.Mode(c.AgentConfiguration.Mode) }
+
+func checkAgent(c *AgentConfig, p *config.Problems) {
+	if len(c.SandboxDirectories) == 0 {
+		c.SandboxDirectories = []string{containerdSandboxes, crioSandboxes, k3sSandboxes}
+	}
+	nodefacts.CheckRules(&c.AgentConfiguration.Node, p)
+	if c.InCluster && c.Kubeconfig != "" {
+		p.AddConflict("inCluster", "kubeconfig")
+	}
+	if c.InferNodeFacts {
+		checkInferNodeFacts(c, p)
+	}
+	if c.StartupTaint == "" {
+		return
+	}
+	var err error
+	c.Taint, err = parseTaint(c.StartupTaint)
+	if err == nil && c.Kubeconfig == "" && !c.InCluster { // the taint is removed in the API server
+		err = errors.New("without the API server no taint can be removed: set inCluster or kubeconfig")
+	}
+	p.Add("startupTaint", err)
+}
+
+// checkInferNodeFacts adds a problem if InferNodeFacts is combined with other sources of the
+// facts, or with a mode that does not compare them.
+func checkInferNodeFacts(c *AgentConfig, p *config.Problems) {
+	n := &c.AgentConfiguration.Node
+	var others []string
+	for _, o := range []struct {
+		path string
+		set  bool
+	}{
+		{"node.kubeletConfig", n.KubeletConfig != ""}, {"node.kubeletConfigDir", n.KubeletConfigDir != ""},
+		{"node.clusterDNS", n.ClusterDNS != nil}, {"node.clusterDomain", n.ClusterDomain != nil},
+	} {
+		if o.set {
+			others = append(others, o.path)
+		}
+	}
+	switch {
+	case others != nil:
+		p.AddConflict("inferNodeFacts", others...)
+	case c.Mode() == cri.Force:
+		p.Add("inferNodeFacts", errors.New("cannot be combined with mode Force, which writes files without comparing the facts"))
+	}
+}
