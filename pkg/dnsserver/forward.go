@@ -232,6 +232,14 @@ func (s *Server) forwardIterative(q *query, to destination, buf []byte) result {
 
 // cachedAnswer returns the answer of a cache hit, in wire form.
 func (q *query) cachedAnswer(hit *cache.Hit, from source, buf []byte) answer {
+	a := hitAnswer(hit, from)
+	a.wire = q.packHit(hit, &a, buf)
+	return a
+}
+
+// hitAnswer returns the answer of a cache hit, without its wire form. Set answer.hit for a query that has
+// waited.
+func hitAnswer(hit *cache.Hit, from source) answer {
 	a := answer{source: from, rcode: hit.Rcode()}
 	switch {
 	case from == fromStale && a.rcode == dns.RcodeNameError:
@@ -241,18 +249,25 @@ func (q *query) cachedAnswer(hit *cache.Hit, from source, buf []byte) answer {
 	case from == fromCache && a.rcode == dns.RcodeServerFailure: // the error "Cached Error" is for SERVFAIL only (RFC 8914 section 4.14)
 		a.cachedFailure, a.extended = true, cause(hit.Cause()).extended()
 	}
-	a.wire = hit.Append(buf[:0], cache.ReplyOptions{
-		ID: q.id, RD: q.flags&flagRD != 0, AD: q.do || q.flags&flagAD != 0, MaxLen: q.maxReply - q.optLen(&a),
-	})
 	return a
 }
 
+// packHit returns the reply of a cache hit with the answer a.
+func (q *query) packHit(hit *cache.Hit, a *answer, buf []byte) []byte {
+	return hit.Append(buf[:0], cache.ReplyOptions{
+		ID: q.id, RD: q.flags&flagRD != 0, AD: q.do || q.flags&flagAD != 0, MaxLen: q.maxReply - q.optLen(a),
+	})
+}
+
 // staleAnswer returns a function that returns the answer of a stale hit. Over UDP it copies the
-// answer at once, because the hit refers to the packet, whose memory is reused. Over TCP it does
-// not: an answer may have 64 kB, and many queries may wait for the same name.
+// answer at once, because the hit refers to the packet, whose memory is reused.
 func (q *query) staleAnswer(hit cache.Hit) func() answer {
 	if q.via == overTCP {
-		return func() answer { return q.cachedAnswer(&hit, fromStale, nil) }
+		return func() answer {
+			a := hitAnswer(&hit, fromStale)
+			a.hit = &hit
+			return a
+		}
 	}
 	a := q.cachedAnswer(&hit, fromStale, nil)
 	return func() answer { return a }
@@ -272,7 +287,7 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 	if reason := refusalOf(err); reason != notRefused {
 		return s.refuse(kind, reason)
 	}
-	key, options := q.cacheKey(to.searchKey), cache.PutOptions{Generation: to.forwarding.generation}
+	key, options := q.cacheKey(to.searchKey), cache.PutOptions{Generation: to.forwarding.generation, SentAt: begin}
 	if _, inDomain := q.name.Within(s.cfg.Domain); inDomain || to.expand {
 		options.RetryInterval = clusterRetryInterval
 	}
@@ -300,7 +315,9 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError,
 			"the upstream server's reply is truncated, and TCP to the server failed")
 	}
-	return q.cachedAnswer(&hit, fromUpstream, nil)
+	a := hitAnswer(&hit, fromUpstream)
+	a.hit = &hit
+	return a
 }
 
 // message returns the query to send to other servers.

@@ -32,6 +32,9 @@ func (q *query) maxRecords() int { return q.maxReply / minRecordLen }
 // reply returns the reply to q, no longer than the client accepts. It writes the reply into
 // buf[:0] if the capacity suffices.
 func (q *query) reply(a answer, buf []byte) reply {
+	if a.hit != nil {
+		a.wire, a.hit = q.packHit(a.hit, &a, nil), nil
+	}
 	b, packed, partial := a.wire, false, ""
 	if b == nil || len(b) > q.maxReply-q.optLen(&a) {
 		a = a.withRecords()
@@ -51,8 +54,11 @@ func (q *query) reply(a answer, buf []byte) reply {
 // The reply is never longer, because the estimate counts names without compression.
 func (q *query) estimateLen(a *answer) int {
 	n := q.optLen(a) + len(q.tsig)
-	if a.wire != nil {
+	switch {
+	case a.wire != nil:
 		return min(n+len(a.wire), q.maxReply)
+	case a.hit != nil:
+		return min(n+a.hit.Len(), q.maxReply)
 	}
 	n += headerLen + len(q.question)
 	for _, section := range [][]dns.RR{a.answers, a.authority, a.additional} {

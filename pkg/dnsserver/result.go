@@ -10,6 +10,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
@@ -56,6 +57,11 @@ type answer struct {
 	// from authoritative to additional are unset.
 	wire []byte
 
+	// hit is the reply to a query that has waited, without the ID and flags of the query: thousands of
+	// queries may have waited for the same reply of 64 kB, which is copied for each when it is sent. If it
+	// is not nil, the fields from wire to additional are unset.
+	hit *cache.Hit
+
 	authoritative bool
 	truncated     bool // the upstream server's reply was truncated
 	authentic     bool // AD: an upstream server has validated it
@@ -82,6 +88,9 @@ func failure(from source, code uint16, reason string) answer {
 
 // withRecords returns the answer with records instead of the wire form.
 func (a answer) withRecords() answer {
+	if a.hit != nil {
+		a.wire = a.hit.Append(nil, cache.ReplyOptions{AD: true})
+	}
 	if a.wire == nil {
 		return a
 	}

@@ -216,6 +216,11 @@ type PutOptions struct {
 
 	// Discard is set if the reply must not be cached.
 	Discard bool
+
+	// SentAt is when the query was sent. An answer that was cached since is returned instead of the reply:
+	// the callers of one query in flight get the same reply, and a long one is packed once, not thousands
+	// of times. Zero: the reply is cached.
+	SentAt time.Time
 }
 
 // Put caches the reply to q if it is cacheable, and reports whether it did. It does not change reply. It
@@ -230,6 +235,10 @@ func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time, options PutOption
 	k, ok := q.key(make([]byte, 0, maxQuestion))
 	if !ok {
 		return Hit{}, false
+	}
+	hash := k.hash(c.seed)
+	if e := c.lookup(k, hash); e != nil && !options.Discard && !options.SentAt.IsZero() && e.isFreshSince(options.SentAt, now) {
+		return Hit{State: Fresh, entry: e, question: q, age: max(now.Sub(e.stored), 0)}, true
 	}
 	name, end, err := dns.UnpackDomainName(k.question, 0)
 	if err != nil || end != len(q.Name) || !isReply(reply, name, q) {
@@ -246,7 +255,7 @@ func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time, options PutOption
 	if e == nil {
 		return Hit{}, false
 	}
-	e.hash, e.stored, e.ttl = k.hash(c.seed), now, time.Duration(ttl)*time.Second
+	e.hash, e.stored, e.ttl = hash, now, time.Duration(ttl)*time.Second
 	e.retention = e.ttl
 	if e.kind == failure {
 		e.cause = options.Cause

@@ -62,6 +62,11 @@ func (e *entry) size() int {
 	return int(unsafe.Sizeof(*e)) + rounding + len(e.wire) + 2*len(e.ttls) + len(e.paths)
 }
 
+// isFreshSince reports whether e is an answer that was stored at or after a time and is fresh now.
+func (e *entry) isFreshSince(since, now time.Time) bool {
+	return e.kind != failure && !e.stored.Before(since) && now.Sub(e.stored) < e.ttl
+}
+
 // countHit counts a hit. From prefetchHits on it only reads, so that the readers of a popular
 // entry do not invalidate each other's cache lines.
 func (e *entry) countHit() {

@@ -72,6 +72,9 @@ type ReplyOptions struct {
 // Rcode returns the rcode of the reply, without the upper bits. It must not be called for a Miss.
 func (h *Hit) Rcode() int { return int(h.entry.wire[3] & maxRcode) }
 
+// Len returns the length of the reply without limit, in octets. It must not be called for a Miss.
+func (h *Hit) Len() int { return len(h.entry.wire) }
+
 // Cause returns the PutOptions.Cause of a failure, and 0 for other replies. It must not be called
 // for a Miss.
 func (h *Hit) Cause() uint8 { return h.entry.cause }

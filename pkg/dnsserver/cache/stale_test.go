@@ -147,6 +147,43 @@ func TestPut_OldGeneration(t *testing.T) {
 	}
 }
 
+// TestPut_SentAt: of the callers that wait for one reply, the first caches it and the others get its entry. An
+// entry from before the query is replaced, and so is a failure.
+func TestPut_SentAt(t *testing.T) {
+	tests := []struct {
+		name   string
+		cached string    // the record of the entry, stored at second 10; "": SERVFAIL
+		sentAt time.Time // of the second reply, which comes at second 11
+		now    time.Time
+		want   string // address
+	}{
+		{"entry of another caller", "a.example. 60 IN A 192.0.2.1", after(9), after(11), "192.0.2.1"},
+		{"entry from before the query", "a.example. 60 IN A 192.0.2.1", after(10.5), after(11), "192.0.2.2"},
+		{"entry that has expired", "a.example. 60 IN A 192.0.2.1", after(9), after(71), "192.0.2.2"},
+		{"failure", "", after(9), after(11), "192.0.2.2"},
+		{"unknown time of the query", "a.example. 60 IN A 192.0.2.1", time.Time{}, after(11), "192.0.2.2"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCache(t, cache.Config{})
+			query := ask(t, "a.example. A")
+			q := questionOf(t, query)
+			first := reply(t, query, dns.RcodeServerFailure, "")
+			if tt.cached != "" {
+				first = reply(t, query, dns.RcodeSuccess, tt.cached)
+			}
+			c.Put(q, first, after(10), cache.PutOptions{})
+			second := reply(t, query, dns.RcodeSuccess, "a.example. 60 IN A 192.0.2.2")
+			hit, stored := c.Put(q, second, tt.now, cache.PutOptions{SentAt: tt.sentAt})
+			got := message(hit, cache.ReplyOptions{}).Answer[0].(*dns.A).A.String()
+			later := message(c.Get(q, tt.now), cache.ReplyOptions{}).Answer[0].(*dns.A).A.String()
+			if !stored || got != tt.want || later != tt.want {
+				t.Errorf("got %s, cached %t, then %s, want %s", got, stored, later, tt.want)
+			}
+		})
+	}
+}
+
 // A popular entry near its end is Expiring for one caller.
 func TestGet_Prefetch(t *testing.T) {
 	c := newCache(t, cache.Config{})
