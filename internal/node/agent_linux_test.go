@@ -41,12 +41,6 @@ node:
   nodeName: node1
 `
 
-// The host's file, before and after its change.
-const (
-	hostLines  = "nameserver 192.0.2.53\nsearch corp.example\noptions timeout:1\n"
-	otherLines = "nameserver 192.0.2.54\nnameserver 192.0.2.55\nsearch corp.example lab.example\n"
-)
-
 const serverPod = `apiVersion: v1
 kind: Pod
 metadata: {name: "%d", namespace: shop}
@@ -57,48 +51,26 @@ spec: {dnsPolicy: Default, containers: [{name: c, image: i}]}
 // first and the last file take to follow. The relay is simulated.
 func TestServer_Refresh(t *testing.T) {
 	const pods = 110
-	dir := shortDir(t)
-	write := func(name, text string) {
-		t.Helper()
-		writeFiles(t, dir, map[string]string{name: text})
-	}
-	write("agent.yaml", strings.ReplaceAll(serverConfiguration, "DIR", dir))
-	write("resolv.conf", hostLines)
+	files := map[string]string{}
 	for i := range pods {
-		write(fmt.Sprintf("manifests/%d.yaml", i), fmt.Sprintf(serverPod, i))
-		write(fmt.Sprintf("sandboxes/%d/resolv.conf", i), hostLines)
+		files[fmt.Sprintf("manifests/%d.yaml", i)] = fmt.Sprintf(serverPod, i)
+		files[fmt.Sprintf("sandboxes/%d/resolv.conf", i)] = hostText
 	}
-	startServer(t, filepath.Join(dir, "agent.yaml"))
-	relay := dial(t, filepath.Join(dir, "agent.sock"))
-	defer relay.Close()
-	announceNew(t, relay, dir, pods)
-	client := StatusClient{Socket: filepath.Join(dir, "status.sock")}
-	count := func(outcome, drift, text string) (n int) {
-		t.Helper()
-		list, err := client.Pods(t.Context(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := resolvconf.Parse(text).Config()
-		for _, p := range list.Pods {
-			if p.Outcome == outcome && p.Drift == drift && resolvconf.Parse(p.Actual).Config().Equal(want) {
-				n++
-			}
-		}
-		return n
-	}
+	s := newServerTest(t, serverConfiguration, files)
+	s.connect()
+	s.announceNew(pods)
 	await(t, func() bool {
-		if count("unknown_pod", "", hostLines) > 0 { // the agent has not read all manifests in time
-			announceNew(t, relay, dir, pods)
+		if s.count("unknown_pod", hostText) > 0 { // the agent has not read all manifests in time
+			s.announceNew(pods)
 			time.Sleep(time.Second) // any time is right
 		}
-		return count("unchanged", "", hostLines) == pods
+		return s.count("unchanged", hostText) == pods
 	})
 	began := time.Now()
-	write("resolv.conf", otherLines)
+	s.write("resolv.conf", otherHost)
 	var first time.Duration
 	await(t, func() bool {
-		n := count("unchanged", "", otherLines)
+		n := s.count("unchanged", otherHost)
 		if n > 0 && first == 0 {
 			first = time.Since(began)
 		}
@@ -107,67 +79,23 @@ func TestServer_Refresh(t *testing.T) {
 	t.Logf("%d pods: the first file after %v, the last after %v", pods, first.Round(time.Millisecond),
 		time.Since(began).Round(time.Millisecond))
 
-	if _, err := client.Refresh(t.Context(), "shop/unknown"); err == nil || !strings.Contains(err.Error(), "unknown pod: shop/unknown") {
+	if _, err := s.client.Refresh(t.Context(), "shop/unknown"); err == nil || !strings.Contains(err.Error(), "unknown pod: shop/unknown") {
 		t.Errorf("an unknown pod: %v", err)
 	}
-	results, err := client.Restore(t.Context(), "")
+	results, err := s.client.Restore(t.Context(), "")
 	if err != nil || len(results) != pods || results[0].Result != "restored" {
 		t.Errorf("%d results, %v", len(results), err)
 	}
-	if n := count("unchanged", "", hostLines); n != pods {
+	if n := s.count("unchanged", hostText); n != pods {
 		t.Errorf("%d restored files", n)
 	}
-	status, err := client.Status(t.Context())
+	status, err := s.client.Status(t.Context())
 	if err != nil || status.Pods != pods || status.Relays != 1 || len(status.Problems) != 0 {
 		t.Errorf("%+v, %v", status, err)
 	}
-	if info, err := os.Stat(client.Socket); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(s.client.Socket); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the socket: %v, %v", info, err)
 	}
-}
-
-// TestServer_Restart: a pod that has not changed its file follows that of the host, which has changed
-// while no agent was running. A new pod confirms the node facts.
-func TestServer_Restart(t *testing.T) {
-	dir := shortDir(t)
-	files := map[string]string{
-		"agent.yaml": strings.ReplaceAll(serverConfiguration, "DIR", dir), "resolv.conf": hostLines,
-		"sandboxes/0/resolv.conf": hostLines, "sandboxes/1/resolv.conf": otherLines,
-	}
-	for i := range 2 {
-		files[fmt.Sprintf("manifests/%d.yaml", i)] = fmt.Sprintf(serverPod, i)
-	}
-	writeFiles(t, dir, files)
-	client := StatusClient{Socket: filepath.Join(dir, "status.sock")}
-	// run announces pods until their files have the text, and then ends the agent.
-	run := func(name string, pods int, text string) {
-		t.Run(name, func(t *testing.T) {
-			startServer(t, filepath.Join(dir, "agent.yaml"))
-			relay := dial(t, filepath.Join(dir, "agent.sock"))
-			defer relay.Close()
-			want, announced := resolvconf.Parse(text).Config(), time.Time{}
-			await(t, func() bool {
-				list, err := client.Pods(t.Context(), "")
-				if err != nil {
-					t.Fatal(err)
-				}
-				follow := 0
-				for _, p := range list.Pods {
-					if p.Outcome == "unchanged" && p.Drift == "" && resolvconf.Parse(p.Actual).Config().Equal(want) {
-						follow++
-					}
-				}
-				if follow < pods && time.Since(announced) > time.Second { // the agent has not read all manifests in time
-					announced = time.Now()
-					announceNew(t, relay, dir, pods)
-				}
-				return follow == pods
-			})
-		})
-	}
-	run("before", 1, hostLines)
-	writeFiles(t, dir, map[string]string{"resolv.conf": otherLines})
-	run("after", 2, otherLines)
 }
 
 const slowPod = `{"apiVersion": "v1", "kind": "Pod",
@@ -187,39 +115,33 @@ func TestServer_LookupTimeout(t *testing.T) {
 		_, _ = io.WriteString(w, slowPod) // fails if the lookup has ended
 	}))
 	t.Cleanup(api.Close)
-	dir := shortDir(t)
-	writeFiles(t, dir, map[string]string{
-		"agent.yaml": strings.ReplaceAll(serverConfiguration, "DIR", dir) + "lookupTimeout: 30s\nkubeconfig: " + dir + "/kubeconfig\n",
-		"kubeconfig": kubeapi.Kubeconfig(api.URL), "resolv.conf": hostLines, "sandboxes/0/resolv.conf": hostLines,
-	})
-	startServer(t, filepath.Join(dir, "agent.yaml"))
-	relay := dial(t, filepath.Join(dir, "agent.sock"))
-	defer relay.Close()
-	e := sandboxEvent(dir, 0)
+	s := newServerTest(t, serverConfiguration+"lookupTimeout: 30s\nkubeconfig: DIR/kubeconfig\n",
+		map[string]string{"kubeconfig": kubeapi.Kubeconfig(api.URL), "sandboxes/0/resolv.conf": hostText})
+	s.connect()
+	e := sandboxEvent(s.dir, 0)
 	e.Sandbox.Annotations = nil // a pod of the API server
-	for _, e := range []podfile.Event{{Kind: podfile.Reset}, e} {
-		if err := podfile.Write(relay, e); err != nil {
-			t.Fatal(err)
-		}
-	}
-	client := StatusClient{Socket: filepath.Join(dir, "status.sock")}
-	await(t, func() bool {
-		list, err := client.Pods(t.Context(), "")
-		return err == nil && len(list.Pods) == 1 && list.Pods[0].Outcome == "unchanged"
-	})
+	s.send(podfile.Event{Kind: podfile.Reset}, e)
+	await(t, func() bool { return s.count("unchanged", hostText) == 1 })
 }
 
 const taintedNode = `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node1"},
   "spec": {"taints": [{"key": "example.com/agent", "effect": "NoSchedule"}]}}`
 
-// TestServer_StartupTaint removes the taint of the node when the relay has announced the sandboxes
-// of the runtime, and not before.
-func TestServer_StartupTaint(t *testing.T) {
-	var requests, patches atomic.Int32
+// TestServer_Node: the agent removes the taint of the node when the relay has announced the sandboxes of the
+// runtime, and not before. An unusable resolv.conf of the host, and its end, are events on the node.
+func TestServer_Node(t *testing.T) {
+	var requests, patches, unusable, usable atomic.Int32
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Method == http.MethodPost:
-			w.WriteHeader(http.StatusCreated) // an event
+			body, _ := io.ReadAll(r.Body)
+			switch text := string(body); {
+			case strings.Contains(text, "HostResolvConfUnusable") && strings.Contains(text, "node1"):
+				unusable.Add(1)
+			case strings.Contains(text, "HostResolvConfUsable") && strings.Contains(text, "node1"):
+				usable.Add(1)
+			}
+			w.WriteHeader(http.StatusCreated)
 			return
 		case r.URL.Path != "/api/v1/nodes/node1":
 			<-r.Context().Done() // the watch of pods
@@ -232,182 +154,201 @@ func TestServer_StartupTaint(t *testing.T) {
 		_, _ = io.WriteString(w, taintedNode)
 	}))
 	t.Cleanup(api.Close)
-	dir := shortDir(t)
-	writeFiles(t, dir, map[string]string{
-		"agent.yaml": strings.ReplaceAll(serverConfiguration, "DIR", dir) +
-			"startupTaint: example.com/agent:NoSchedule\nkubeconfig: " + dir + "/kubeconfig\n",
-		"kubeconfig": kubeapi.Kubeconfig(api.URL), "resolv.conf": hostLines,
-	})
-	startServer(t, filepath.Join(dir, "agent.yaml"))
-	relay := dial(t, filepath.Join(dir, "agent.sock"))
-	defer relay.Close()
-	if err := relay.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+	s := newServerTest(t, serverConfiguration+"startupTaint: example.com/agent:NoSchedule\nkubeconfig: DIR/kubeconfig\n",
+		map[string]string{"kubeconfig": kubeapi.Kubeconfig(api.URL)})
+	s.connect()
+	if err := s.relay.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	// The relay is connected, and the runtime is not.
-	creating := podfile.Event{Kind: podfile.Creating, Sequence: 1, Sandbox: podfile.Sandbox{ID: "a"}}
-	for _, e := range []podfile.Event{{Kind: podfile.Reset}, creating} {
-		if err := podfile.Write(relay, e); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := relay.Read(make([]byte, 1)); err != nil { // both are handled
+	s.send(podfile.Event{Kind: podfile.Reset}, podfile.Event{Kind: podfile.Creating, Sequence: 1, Sandbox: podfile.Sandbox{ID: "a"}})
+	if _, err := s.relay.Read(make([]byte, 1)); err != nil { // both are handled
 		t.Fatal(err)
 	}
 	if n := requests.Load(); n != 0 {
 		t.Errorf("%d requests about the node before the runtime is connected", n)
 	}
-	if err := podfile.Write(relay, podfile.Event{Kind: podfile.Synchronized}); err != nil {
-		t.Fatal(err)
-	}
+	s.send(podfile.Event{Kind: podfile.Synchronized})
 	await(t, func() bool { return patches.Load() > 0 })
+
+	s.write("resolv.conf", "# nothing\n")
+	await(t, func() bool { return unusable.Load() > 0 })
+	s.write("resolv.conf", otherHost)
+	await(t, func() bool { return usable.Load() > 0 })
 }
 
 // TestServer_RuntimeLost: an agent whose relay has lost the runtime says so, and keeps what it knows about
 // the sandboxes.
 func TestServer_RuntimeLost(t *testing.T) {
-	dir := shortDir(t)
-	writeFiles(t, dir, map[string]string{
-		"agent.yaml": strings.ReplaceAll(serverConfiguration, "DIR", dir), "resolv.conf": hostLines,
-		"manifests/0.yaml": fmt.Sprintf(serverPod, 0), "sandboxes/0/resolv.conf": hostLines,
-	})
-	startServer(t, filepath.Join(dir, "agent.yaml"))
-	relay := dial(t, filepath.Join(dir, "agent.sock"))
-	defer relay.Close()
-	client := StatusClient{Socket: filepath.Join(dir, "status.sock")}
-	report := func(kind podfile.Kind) {
-		t.Helper()
-		if err := podfile.Write(relay, podfile.Event{Kind: kind}); err != nil {
-			t.Fatal(err)
-		}
+	s := newServerTest(t, serverConfiguration,
+		map[string]string{"manifests/0.yaml": fmt.Sprintf(serverPod, 0), "sandboxes/0/resolv.conf": hostText})
+	s.connect()
+	synchronize := func() {
+		s.announce(1)
+		s.send(podfile.Event{Kind: podfile.Synchronized})
 	}
 	// awaitProblems waits until the agent has this number of problems, and one pod, which is decided.
 	awaitProblems := func(problems int) {
 		t.Helper()
 		announced := time.Now()
 		await(t, func() bool {
-			status, err := client.Status(t.Context())
+			status, err := s.client.Status(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			list, err := client.Pods(t.Context(), "")
-			if err != nil {
-				t.Fatal(err)
-			}
-			decided := len(list.Pods) == 1 && list.Pods[0].Outcome == "unchanged"
+			decided := s.count("unchanged", hostText) == 1
 			if !decided && time.Since(announced) > time.Second { // the agent has not read the manifest in time
 				announced = time.Now()
-				announce(t, relay, dir, 1)
-				report(podfile.Synchronized)
+				synchronize()
 			}
 			return decided && len(status.Problems) == problems
 		})
 	}
-	announce(t, relay, dir, 1)
-	report(podfile.Synchronized)
+	synchronize()
 	awaitProblems(0)
-	report(podfile.Unsynchronized)
+	s.send(podfile.Event{Kind: podfile.Unsynchronized})
 	awaitProblems(1)
-	announce(t, relay, dir, 1)
-	report(podfile.Synchronized)
+	synchronize()
 	awaitProblems(0)
-}
-
-// TestServer_HostFileEvents: an unusable resolv.conf of the host, and its end, are events on the node.
-func TestServer_HostFileEvents(t *testing.T) {
-	var unusable, usable atomic.Int32
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost {
-			<-r.Context().Done() // the watch of pods
-			return
-		}
-		body, _ := io.ReadAll(r.Body)
-		switch text := string(body); {
-		case strings.Contains(text, "HostResolvConfUnusable") && strings.Contains(text, "node1"):
-			unusable.Add(1)
-		case strings.Contains(text, "HostResolvConfUsable") && strings.Contains(text, "node1"):
-			usable.Add(1)
-		}
-		w.WriteHeader(http.StatusCreated)
-	}))
-	t.Cleanup(api.Close)
-	dir := shortDir(t)
-	writeFiles(t, dir, map[string]string{
-		"agent.yaml": strings.ReplaceAll(serverConfiguration, "DIR", dir) + "kubeconfig: " + dir + "/kubeconfig\n",
-		"kubeconfig": kubeapi.Kubeconfig(api.URL), "resolv.conf": hostLines,
-	})
-	startServer(t, filepath.Join(dir, "agent.yaml"))
-	writeFiles(t, dir, map[string]string{"resolv.conf": "# nothing\n"})
-	await(t, func() bool { return unusable.Load() > 0 })
-	writeFiles(t, dir, map[string]string{"resolv.conf": otherLines})
-	await(t, func() bool { return usable.Load() > 0 })
 }
 
 // TestServer_StatusSocketInUse: an agent whose statusSocket another process serves, such as a shim,
 // serves its relay, and its log names the field.
 func TestServer_StatusSocketInUse(t *testing.T) {
-	dir := shortDir(t)
-	writeFiles(t, dir, map[string]string{
-		"agent.yaml": strings.ReplaceAll(serverConfiguration, "DIR", dir), "resolv.conf": hostLines,
-	})
-	other, err := cri.Listen(filepath.Join(dir, "status.sock"))
+	s := prepareServerTest(t, serverConfiguration, nil)
+	other, err := cri.Listen(s.client.Socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer other.Close()
 	log := new(logbuffer.Buffer)
-	startServerWithLog(t, filepath.Join(dir, "agent.yaml"), log)
+	s.start(log)
 	await(t, func() bool {
-		return strings.Contains(log.String(), "statusSocket: "+dir+"/status.sock.lock is locked by another process, a shim or an agent")
+		return strings.Contains(log.String(), "statusSocket: "+s.client.Socket+".lock is locked by another process, a shim or an agent")
 	})
-	dial(t, filepath.Join(dir, "agent.sock")).Close()
+	s.connect()
 }
 
-// shortDir returns a directory for sockets, whose paths are limited.
-func shortDir(t *testing.T) string {
+// serverTest is an agent in a directory, with its client and its relay.
+type serverTest struct {
+	*testing.T
+	dir    string
+	client StatusClient
+	relay  net.Conn
+}
+
+// prepareServerTest writes the configuration, in which DIR is the directory, resolv.conf and other files.
+func prepareServerTest(t *testing.T, configuration string, files map[string]string) *serverTest {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "agent")
+	dir, err := os.MkdirTemp("", "agent") // the path of a socket is limited
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
+	s := &serverTest{T: t, dir: dir, client: StatusClient{Socket: filepath.Join(dir, "status.sock")}}
+	s.write("agent.yaml", strings.ReplaceAll(configuration, "DIR", dir))
+	s.write("resolv.conf", hostText)
+	for name, text := range files {
+		s.write(name, text)
+	}
+	return s
 }
 
-// writeFiles writes files with these names and texts below dir.
-func writeFiles(t *testing.T, dir string, files map[string]string) {
+// newServerTest is prepareServerTest, and starts the agent.
+func newServerTest(t *testing.T, configuration string, files map[string]string) *serverTest {
 	t.Helper()
-	for name, text := range files {
-		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
-			t.Fatal(err)
+	s := prepareServerTest(t, configuration, files)
+	s.start(io.Discard)
+	return s
+}
+
+// connect connects the relay.
+func (s *serverTest) connect() {
+	s.Helper()
+	s.relay = dial(s.T, filepath.Join(s.dir, "agent.sock"))
+	s.Cleanup(func() { s.relay.Close() })
+}
+
+func (s *serverTest) write(name, text string) {
+	s.Helper()
+	path := filepath.Join(s.dir, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// send sends events of the relay.
+func (s *serverTest) send(events ...podfile.Event) {
+	s.Helper()
+	for _, e := range events {
+		if err := podfile.Write(s.relay, e); err != nil {
+			s.Fatal(err)
 		}
 	}
 }
 
 // announce sends the sandboxes of all pods as a relay does that connects.
-func announce(t *testing.T, relay net.Conn, dir string, pods int) {
-	t.Helper()
-	events := []podfile.Event{{Kind: podfile.Reset}}
+func (s *serverTest) announce(pods int) {
+	s.Helper()
+	s.send(podfile.Event{Kind: podfile.Reset})
 	for i := range pods {
-		events = append(events, sandboxEvent(dir, i))
-	}
-	for _, e := range events {
-		if err := podfile.Write(relay, e); err != nil {
-			t.Fatal(err)
-		}
+		s.send(sandboxEvent(s.dir, i))
 	}
 }
 
 // announceNew is announce for pods, and starts the last one: its file confirms the node facts.
-func announceNew(t *testing.T, relay net.Conn, dir string, pods int) {
-	t.Helper()
-	announce(t, relay, dir, pods-1)
-	e := sandboxEvent(dir, pods-1)
+func (s *serverTest) announceNew(pods int) {
+	s.Helper()
+	s.announce(pods - 1)
+	e := sandboxEvent(s.dir, pods-1)
 	e.Kind, e.First = podfile.Creating, true
-	if err := podfile.Write(relay, e); err != nil {
-		t.Fatal(err)
+	s.send(e)
+}
+
+// count returns the number of pods with an outcome and without drift whose files have the DNS of a text.
+func (s *serverTest) count(outcome, text string) (n int) {
+	s.Helper()
+	list, err := s.client.Pods(s.Context(), "")
+	if err != nil {
+		s.Fatal(err)
 	}
+	want := resolvconf.Parse(text).Config()
+	for _, p := range list.Pods {
+		if p.Outcome == outcome && p.Drift == "" && resolvconf.Parse(p.Actual).Config().Equal(want) {
+			n++
+		}
+	}
+	return n
+}
+
+// start runs the agent until the test ends.
+func (s *serverTest) start(out io.Writer) {
+	s.Helper()
+	source := AgentKind().FromFile(filepath.Join(s.dir, "agent.yaml"))
+	c, err := source.Load()
+	if err != nil {
+		s.Fatal(err)
+	}
+	writer, err := daemon.NewLogWriter(out, "text")
+	if err != nil {
+		s.Fatal(err)
+	}
+	stop := writer.Start()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		log := slog.New(slog.NewTextHandler(writer, nil)) // Logger sets that of client-go, too, for all tests
+		agent := Agent{Source: source, Version: "test", Log: log, Writer: writer}
+		ended <- agent.Run(ctx, c)
+	}()
+	s.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			s.Error(err)
+		}
+		stop()
+	})
+	dial(s.T, s.client.Socket).Close()
 }
 
 // sandboxEvent describes the sandbox of a static pod that runs.
@@ -419,38 +360,6 @@ func sandboxEvent(dir string, i int) podfile.Event {
 			Annotations: map[string]string{"kubernetes.io/config.source": "file"},
 		},
 	}
-}
-
-// startServer runs an agent until the test ends.
-func startServer(t *testing.T, file string) { startServerWithLog(t, file, io.Discard) }
-
-func startServerWithLog(t *testing.T, file string, out io.Writer) {
-	t.Helper()
-	source := AgentKind().FromFile(file)
-	c, err := source.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
-	writer, err := daemon.NewLogWriter(out, "text")
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop := writer.Start()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() {
-		log := slog.New(slog.NewTextHandler(writer, nil)) // Logger sets that of client-go, too, for all tests
-		s := Agent{Source: source, Version: "test", Log: log, Writer: writer}
-		ended <- s.Run(ctx, c)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		stop()
-	})
-	dial(t, filepath.Join(filepath.Dir(file), "status.sock")).Close()
 }
 
 // dial waits until a socket is served, and connects. The file of a socket is there before the

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,13 +48,6 @@ type applierTest struct {
 }
 
 func newApplierTest(t *testing.T) *applierTest {
-	engine, err := policy.New(policy.Node{
-		ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, ClusterDomain: "cluster.local",
-		Autopath: policy.Autopath{NodeCache: netip.MustParseAddr("169.254.20.10")},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	a := &applierTest{
 		T: t, Applier: newApplier(newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)),
 		directory: t.TempDir(), reports: make(chan cri.Report, 100), refreshes: make(chan events.Refresh, 1000),
@@ -61,11 +55,10 @@ func newApplierTest(t *testing.T) *applierTest {
 	}
 	a.settings = Settings{Directories: []string{a.directory}, RefreshRate: 200,
 		Report: func(r events.Refresh) { a.refreshes <- r }, Hook: &cri.Hook{
-			Engine: engine, Mode: cri.Generate, HostFiles: func() cri.HostFiles { return cri.HostFiles{} },
-			Lookup: func(context.Context, cri.Sandbox) (policy.Pod, error) {
-				return policy.Pod{Namespace: "shop", Name: "web", UID: "u", Policy: policy.ClusterFirst,
-					Override: policy.ClusterFirstWithAutopath}, nil
-			},
+			Engine: newEngine(t, "10.96.0.10", "cluster.local"), Mode: cri.Generate,
+			HostFiles: func() cri.HostFiles { return cri.HostFiles{} },
+			Lookup: fixedLookup(policy.Pod{Namespace: "shop", Name: "web", UID: "u", Policy: policy.ClusterFirst,
+				Override: policy.ClusterFirstWithAutopath}),
 			Report: func(r cri.Report) { a.reports <- r },
 		}}
 	var cancel context.CancelFunc
@@ -75,6 +68,33 @@ func newApplierTest(t *testing.T) *applierTest {
 		a.Wait()
 	})
 	return a
+}
+
+// newEngine returns the engine of a node with this cluster DNS server and domain.
+func newEngine(t *testing.T, server, domain string) *policy.Engine {
+	t.Helper()
+	engine, err := policy.New(policy.Node{
+		ClusterDNS: []netip.Addr{netip.MustParseAddr(server)}, ClusterDomain: domain, ResolvConf: "/etc/resolv.conf",
+		AllowedOverrides: []policy.Policy{policy.Default}, Autopath: policy.Autopath{NodeCache: netip.MustParseAddr("169.254.20.10")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return engine
+}
+
+// apply applies a copy of the settings.
+func (a *applierTest) apply() {
+	s := a.settings
+	a.SetSettings(&s)
+}
+
+// reconfigure changes the settings, with another hook, and applies them.
+func (a *applierTest) reconfigure(change func(*Settings)) {
+	h := a.settings.Hook
+	a.settings.Hook = &cri.Hook{Engine: h.Engine, Mode: h.Mode, HostFiles: h.HostFiles, Lookup: h.Lookup, Report: h.Report}
+	change(&a.settings)
+	a.apply()
 }
 
 func (a *applierTest) path() string { return filepath.Join(a.directory, a.sandbox.ID, "resolv.conf") }
@@ -119,7 +139,7 @@ func (a *applierTest) isAsCreated() bool {
 
 // start handles the start of the sandbox, and returns when its pod was looked up.
 func (a *applierTest) start() {
-	a.SetSettings(&a.settings)
+	a.apply()
 	a.Handle(a.ctx, podfile.Event{Kind: podfile.Started, Sandbox: a.sandbox})
 	a.Wait()
 }
@@ -129,7 +149,7 @@ func (a *applierTest) create(first bool) {
 }
 
 func (a *applierTest) running() {
-	a.SetSettings(&a.settings)
+	a.apply()
 	a.Handle(a.ctx, podfile.Event{Kind: podfile.Running, Sandbox: a.sandbox, Path: a.path()})
 }
 
@@ -154,13 +174,6 @@ func (a *applierTest) want(outcome cri.Outcome) cri.Report {
 }
 
 func TestApplier_Outcomes(t *testing.T) {
-	otherFacts := func(a *applierTest) {
-		engine, err := policy.New(policy.Node{ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.99")}, ClusterDomain: "cluster.local"})
-		if err != nil {
-			a.Fatal(err)
-		}
-		a.settings.Hook.Engine = engine
-	}
 	for name, c := range map[string]struct {
 		text   string
 		change func(*applierTest)
@@ -168,9 +181,10 @@ func TestApplier_Outcomes(t *testing.T) {
 	}{
 		"edited":         {kubeletText, nil, cri.Edited},
 		"pod's own file": {ownText, nil, cri.FactsMismatch},
-		"other facts":    {kubeletText, otherFacts, cri.FactsMismatch},
-		"force":          {ownText, func(a *applierTest) { a.settings.Hook.Mode = cri.Force }, cri.Edited},
-		"observe":        {kubeletText, func(a *applierTest) { a.settings.Hook.Mode = cri.Observe }, cri.Observed},
+		"other facts": {kubeletText,
+			func(a *applierTest) { a.settings.Hook.Engine = newEngine(a.T, "10.96.0.99", "cluster.local") }, cri.FactsMismatch},
+		"force":   {ownText, func(a *applierTest) { a.settings.Hook.Mode = cri.Force }, cri.Edited},
+		"observe": {kubeletText, func(a *applierTest) { a.settings.Hook.Mode = cri.Observe }, cri.Observed},
 		"skip": {kubeletText,
 			func(a *applierTest) { a.sandbox.Annotations = map[string]string{cri.SkipAnnotation: "true"} }, cri.Skipped},
 		"unknown pod": {kubeletText,
@@ -203,13 +217,22 @@ func failedLookup(err error) func(context.Context, cri.Sandbox) (policy.Pod, err
 	return func(context.Context, cri.Sandbox) (policy.Pod, error) { return policy.Pod{}, err }
 }
 
-// TestApplier_OneReport: later containers of the pod change and report nothing.
+// TestApplier_OneReport: later containers of the pod change and report nothing. All decisions for a file
+// are made from the host's files of one moment.
 func TestApplier_OneReport(t *testing.T) {
 	a := newApplierTest(t)
+	reads := 0
+	a.settings.Hook.HostFiles = func() cri.HostFiles {
+		reads++
+		return cri.HostFiles{}
+	}
 	a.write(kubeletText)
 	a.start()
 	a.create(true)
 	a.want(cri.Edited)
+	if reads != 1 {
+		t.Errorf("the host's files were read %d times, want once", reads)
+	}
 	a.create(false)
 	a.running()
 	a.Wait()
@@ -247,7 +270,7 @@ func TestApplier_Late(t *testing.T) {
 				return lookup(ctx, s)
 			}
 			a.write(c.before)
-			a.SetSettings(&a.settings)
+			a.apply()
 			a.Handle(a.ctx, podfile.Event{Kind: podfile.Started, Sandbox: a.sandbox})
 			a.create(true)
 			if len(a.reports) > 0 {
@@ -342,52 +365,27 @@ func TestApplier_ObservedOnce(t *testing.T) {
 	}
 }
 
-// TestApplier_Retry: a lookup that fails is reported once and repeated.
+// TestApplier_Retry: a lookup that fails is reported once and repeated. In mode Force the file that the agent
+// saw before the first container is replaced when the pod is found.
 func TestApplier_Retry(t *testing.T) {
-	a := newApplierTest(t)
-	lookup := a.settings.Hook.Lookup
-	var once sync.Once
-	a.settings.Hook.Lookup = func(ctx context.Context, s cri.Sandbox) (pod policy.Pod, err error) {
-		err = errors.New("the API server is down")
-		failed := false
-		once.Do(func() { failed = true })
-		if failed {
-			return pod, err
-		}
-		return lookup(ctx, s)
-	}
-	a.write(kubeletText)
-	a.running()
-	a.want(cri.LookupFailed)
-	a.want(cri.Late)
-}
-
-// TestApplier_RetryForced: the file that the agent saw before the first container is replaced when
-// the pod is found.
-func TestApplier_RetryForced(t *testing.T) {
-	a := newApplierTest(t)
-	a.settings.Hook.Mode = cri.Force
-	lookup := a.settings.Hook.Lookup
-	created := make(chan struct{})
-	a.settings.Hook.Lookup = func(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
-		select {
-		case <-created:
-			return lookup(ctx, s)
-		default:
-			return policy.Pod{}, errors.New("the API server is down")
-		}
-	}
-	a.write(ownText)
-	a.SetSettings(&a.settings)
-	a.create(true)
-	close(created)
-	for r := range a.reports {
-		if r.Outcome == cri.Late || r.Outcome == cri.Edited {
-			break
-		}
-		if r.Outcome != cri.LookupFailed {
-			t.Errorf("report %+v", r)
-		}
+	for mode, text := range map[cri.Mode]string{cri.Generate: kubeletText, cri.Force: ownText} {
+		synctest.Test(t, func(t *testing.T) {
+			a := newApplierTest(t)
+			a.settings.Hook.Mode = mode
+			var failed atomic.Bool
+			lookup := a.settings.Hook.Lookup
+			a.settings.Hook.Lookup = func(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
+				if !failed.Swap(true) {
+					return policy.Pod{}, errors.New("the API server is down")
+				}
+				return lookup(ctx, s)
+			}
+			a.write(text)
+			a.apply()
+			a.create(true)
+			a.want(cri.LookupFailed)
+			a.want(cri.Late)
+		})
 	}
 }
 
@@ -406,7 +404,7 @@ func TestApplier_Synced(t *testing.T) {
 		}
 		synced := make(chan struct{})
 		a.settings.Synced = synced
-		a.SetSettings(&a.settings)
+		a.apply()
 		handle := func(kind podfile.Kind, name string) {
 			a.Handle(a.ctx, podfile.Event{Kind: kind, Path: a.path(), Sandbox: podfile.Sandbox{ID: name, Name: name, UID: name}})
 			synctest.Wait()
@@ -438,7 +436,7 @@ func TestApplier_Synced(t *testing.T) {
 // TestApplier_Limit: a sandbox beyond the limit is ignored, and the others are not affected.
 func TestApplier_Limit(t *testing.T) {
 	a := newApplierTest(t)
-	a.SetSettings(&a.settings)
+	a.apply()
 	for i := range maxSandboxes + 1 {
 		s := a.sandbox
 		s.ID = fmt.Sprint(i)
@@ -466,7 +464,7 @@ func TestApplier_Removed(t *testing.T) {
 			<-ctx.Done()
 			return policy.Pod{}, ctx.Err()
 		}
-		a.SetSettings(&a.settings)
+		a.apply()
 		a.Handle(a.ctx, podfile.Event{Kind: podfile.Started, Sandbox: a.sandbox})
 		a.Handle(a.ctx, e)
 		a.Wait()

@@ -6,7 +6,6 @@ package node
 import (
 	"fmt"
 	"log/slog"
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -30,9 +29,6 @@ inferNodeFacts: true
 node: {resolvConf: DIR/resolv.conf, nodeName: node1}
 `
 
-// clusterLines is what a kubelet computes for a pod with policy ClusterFirst.
-const clusterLines = "search shop.svc.cluster.local svc.cluster.local cluster.local corp.example\nnameserver 10.96.0.10\noptions ndots:5\n"
-
 const autopathPod = `apiVersion: v1
 kind: Pod
 metadata: {name: "%d", namespace: shop, annotations: {dnsconfigurer.dev/policy: ClusterFirstWithAutopath}}
@@ -42,17 +38,14 @@ spec: {containers: [{name: c, image: i}]}
 // TestServer_InferNodeFacts: the agent writes no file before two new pods have shown the node facts,
 // and then those of all pods. Files that a container may have written show nothing.
 func TestServer_InferNodeFacts(t *testing.T) {
-	dir := shortDir(t)
-	files := map[string]string{"agent.yaml": strings.ReplaceAll(inferringConfiguration, "DIR", dir), "resolv.conf": hostLines}
+	files := map[string]string{}
 	for i := range 4 {
 		files[fmt.Sprintf("manifests/%d.yaml", i)] = fmt.Sprintf(autopathPod, i)
-		files[fmt.Sprintf("sandboxes/%d/resolv.conf", i)] = clusterLines
+		files[fmt.Sprintf("sandboxes/%d/resolv.conf", i)] = clusterText
 	}
-	writeFiles(t, dir, files)
-	startServer(t, filepath.Join(dir, "agent.yaml"))
-	relay := dial(t, filepath.Join(dir, "agent.sock"))
-	defer relay.Close()
-	client := StatusClient{Socket: filepath.Join(dir, "status.sock")}
+	s := newServerTest(t, inferringConfiguration, files)
+	s.connect()
+	client := s.client
 	// await announces pods, those from created on as new, until all have one of the outcomes.
 	awaitOutcome := func(pods, created int, outcomes string) {
 		t.Helper()
@@ -70,7 +63,15 @@ func TestServer_InferNodeFacts(t *testing.T) {
 			}
 			if decided < pods && time.Since(announced) > time.Second { // the agent has not read all manifests in time
 				announced = time.Now()
-				send(t, relay, dir, pods, created)
+				s.send(podfile.Event{Kind: podfile.Reset})
+				for i := range pods {
+					e := sandboxEvent(s.dir, i)
+					e.Sandbox.Annotations["dnsconfigurer.dev/policy"] = "ClusterFirstWithAutopath"
+					if i >= created {
+						e.Kind, e.First = podfile.Creating, true
+					}
+					s.send(e)
+				}
 			}
 			return decided == pods
 		})
@@ -85,37 +86,16 @@ func TestServer_InferNodeFacts(t *testing.T) {
 		t.Errorf("%+v, %v", status, err)
 	}
 	if diff := cmp.Diff(&v1alpha1.NodeFacts{Source: "pods", ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local",
-		ResolvConf: dir + "/resolv.conf"}, status.NodeFacts); diff != "" {
+		ResolvConf: s.dir + "/resolv.conf"}, status.NodeFacts); diff != "" {
 		t.Errorf("node facts (-want +got):\n%s", diff)
-	}
-}
-
-// send announces pods, those from created on as new.
-func send(t *testing.T, relay net.Conn, dir string, pods, created int) {
-	t.Helper()
-	events := []podfile.Event{{Kind: podfile.Reset}}
-	for i := range pods {
-		e := sandboxEvent(dir, i)
-		e.Sandbox.Annotations["dnsconfigurer.dev/policy"] = "ClusterFirstWithAutopath"
-		if i >= created {
-			e.Kind, e.First = podfile.Creating, true
-		}
-		events = append(events, e)
-	}
-	for _, e := range events {
-		if err := podfile.Write(relay, e); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
 // TestServer_InferReplaced: the task of a configuration does not apply inferred facts after the next
 // configuration was applied, and a path that the previous configuration set is not an inferred one.
 func TestServer_InferReplaced(t *testing.T) {
-	dir := shortDir(t)
-	writeFiles(t, dir, map[string]string{"resolv.conf": hostLines, "agent.yaml": strings.ReplaceAll(inferringConfiguration, "DIR", dir)})
-	file := filepath.Join(dir, "agent.yaml")
-	c, err := AgentKind().FromFile(file).Load()
+	dir := prepareServerTest(t, inferringConfiguration, nil).dir
+	c, err := AgentKind().FromFile(filepath.Join(dir, "agent.yaml")).Load()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -38,12 +37,7 @@ func oldPod(t *testing.T, change func(*applierTest)) *refreshTest {
 }
 
 // follow lets files follow changes from now on.
-func (a *refreshTest) follow() {
-	next := a.settings
-	next.Refresh = ScopeAll
-	a.settings = next
-	a.SetSettings(&next)
-}
+func (a *refreshTest) follow() { a.reconfigure(func(s *Settings) { s.Refresh = ScopeAll }) }
 
 // restart returns the next agent of the node, with refresh for all pods. Its relay has announced
 // nothing yet.
@@ -90,7 +84,8 @@ func (a *refreshTest) wantFollows() {
 }
 
 // TestMemory_Reset: a pod that is older than the last change of the host's file follows later changes
-// after the relay has connected again, and is neither decided nor reported a second time.
+// after the relay has connected again, and is neither decided nor reported a second time. A change that the
+// file waits for meanwhile is not lost.
 func TestMemory_Reset(t *testing.T) {
 	a := oldPod(t, nil)
 	for range 2 {
@@ -101,22 +96,12 @@ func TestMemory_Reset(t *testing.T) {
 		t.Errorf("%d more reports, %v decisions are counted", n, decisions)
 	}
 	a.follow()
-	a.wantFollows()
-}
-
-// TestMemory_ResetPending: a change that the file waits for is not lost when the relay connects again.
-func TestMemory_ResetPending(t *testing.T) {
-	a := oldPod(t, nil)
-	a.follow()
 	a.HostChanged()
 	a.announce()
-	id, c, _, ok := a.queue.pop()
-	if !ok || id != a.applierTest.sandbox.ID {
-		t.Fatalf("the file waits for nothing: %q", id)
+	if id, _, _, ok := a.queue.pop(); !ok || id != a.applierTest.sandbox.ID {
+		t.Errorf("the file waits for nothing: %q", id)
 	}
-	if got := a.refreshNow(c); got != events.Refreshed {
-		t.Errorf("the file does not follow: %q", got)
-	}
+	a.wantFollows()
 }
 
 // TestMemory_ResetGone: sandboxes that the runtime does not announce any more are forgotten when it
@@ -216,7 +201,13 @@ func TestMemory_Restart(t *testing.T) {
 		down func(*refreshTest) // what happens while no agent runs
 		want cri.Outcome
 	}{
-		"unchanged":           {func(*refreshTest) {}, cri.Unchanged},
+		"unchanged": {func(*refreshTest) {}, cri.Unchanged},
+		"restarted before": {func(a *refreshTest) {
+			for range 2 {
+				a = a.restart()
+				a.announce()
+			}
+		}, cri.Unchanged},
 		"another host change": {func(a *refreshTest) { a.host = resolvconf.Parse("nameserver 192.0.2.77\n") }, cri.Unchanged},
 		"changed by the pod":  {func(a *refreshTest) { a.write(ownText) }, cri.Unverified},
 		"one more byte":       {func(a *refreshTest) { a.write(hostText + "\n") }, cri.Unverified},
@@ -257,17 +248,6 @@ func TestMemory_Restart(t *testing.T) {
 	}
 }
 
-// TestMemory_Restarts: what is known about a file is kept over several restarts.
-func TestMemory_Restarts(t *testing.T) {
-	a := oldPod(t, nil)
-	for range 3 {
-		a = a.restart()
-		a.announce()
-	}
-	a.facts.confirm(nodeFacts)
-	a.wantFollows()
-}
-
 // TestMemory_Unfinished: a pod that was not found before the restart keeps what is known about its
 // file. In mode Force the file that the agent saw before the first container is replaced.
 func TestMemory_Unfinished(t *testing.T) {
@@ -286,7 +266,7 @@ func TestMemory_Unfinished(t *testing.T) {
 				}
 			})
 			a.write(ownText)
-			a.SetSettings(&a.settings)
+			a.apply()
 			a.Handle(a.ctx, podfile.Event{Kind: podfile.Started, Sandbox: a.applierTest.sandbox})
 			a.create(true)
 			if c.text != ownText {
@@ -318,11 +298,7 @@ func TestMemory_Due(t *testing.T) {
 			Policy: policy.ClusterFirst, Override: policy.Default})
 	}
 	generate := func(a *refreshTest, lookup func(context.Context, cri.Sandbox) (policy.Pod, error)) {
-		next := a.settings
-		next.Refresh = ScopeOff
-		next.Hook = &cri.Hook{Engine: a.settings.Hook.Engine, Mode: cri.Generate, HostFiles: a.settings.Hook.HostFiles,
-			Lookup: lookup, Report: a.settings.Hook.Report}
-		a.SetSettings(&next)
+		a.reconfigure(func(s *Settings) { s.Refresh, s.Hook.Mode, s.Hook.Lookup = ScopeOff, cri.Generate, lookup })
 	}
 	wantLate := func(a *refreshTest) {
 		t.Helper()
@@ -385,10 +361,7 @@ func TestMemory_FailedForce(t *testing.T) {
 	}
 	a.write(ownText)
 	a.facts.confirm(nodeFacts)
-	next := a.settings
-	next.Hook = &cri.Hook{Engine: a.settings.Hook.Engine, Mode: cri.Generate, HostFiles: host,
-		Lookup: a.settings.Hook.Lookup, Report: a.settings.Hook.Report}
-	a.SetSettings(&next)
+	a.reconfigure(func(s *Settings) { s.Hook.Mode, s.Hook.HostFiles = cri.Generate, host })
 	a.refreshNow(causeSettings)
 	if r := a.nextReport(); r.Outcome != cri.FactsMismatch || string(a.read()) != ownText {
 		t.Errorf("%+v, and the file has\n%s", r, a.read())
@@ -487,13 +460,8 @@ func TestMemory_Confirm(t *testing.T) {
 			if c.want {
 				server = "10.96.0.10"
 			}
-			engine, err := policy.New(policy.Node{ClusterDNS: []netip.Addr{netip.MustParseAddr(server)}, ClusterDomain: "cluster.local",
-				ResolvConf: "/etc/resolv.conf", AllowedOverrides: []policy.Policy{policy.Default}})
-			if err != nil {
-				t.Fatal(err)
-			}
 			next := a.restart()
-			next.settings.Hook.Lookup, next.settings.Hook.Engine = overridden, engine
+			next.settings.Hook.Lookup, next.settings.Hook.Engine = overridden, newEngine(t, server, "cluster.local")
 			next.announce()
 			if got := next.facts.covers(1 << policy.FromClusterDNS); got != c.want {
 				t.Errorf("the facts are confirmed: %t, want %t", got, c.want)
@@ -520,7 +488,7 @@ func overridden(_ context.Context, s cri.Sandbox) (policy.Pod, error) {
 // agent restarts. A new pod whose file differs does.
 func TestMemory_ChangedByPods(t *testing.T) {
 	a := &refreshTest{applierTest: newApplierTest(t)}
-	a.SetSettings(&a.settings)
+	a.apply()
 	for i := range 10 {
 		a.sandbox = podfile.Sandbox{ID: fmt.Sprint("pod", i), Namespace: "shop", Name: fmt.Sprint("web-", i), UID: fmt.Sprint("u", i)}
 		a.write(kubeletText)

@@ -10,9 +10,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -54,15 +54,7 @@ func newRefreshTest(t *testing.T, p policy.Policy, text string, change func(*app
 // prepareRefreshTest returns an agent without sandboxes.
 func prepareRefreshTest(t *testing.T, p policy.Policy, change func(*applierTest)) *refreshTest {
 	a := &refreshTest{applierTest: newApplierTest(t), host: resolvconf.Parse(hostText)}
-	engine, err := policy.New(policy.Node{
-		ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, ClusterDomain: "cluster.local", ResolvConf: "/etc/resolv.conf",
-		AllowedOverrides: []policy.Policy{policy.Default},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	a.settings.Refresh = ScopeAll
-	a.settings.Hook.Engine = engine
 	a.settings.Hook.HostFiles = func() cri.HostFiles { return cri.HostFiles{Pods: a.host, Kubelet: a.host} }
 	a.settings.Hook.Lookup = func(_ context.Context, s cri.Sandbox) (policy.Pod, error) {
 		return policy.Pod{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Policy: p}, nil
@@ -175,14 +167,8 @@ func TestRefresh_Sequence(t *testing.T) {
 			t.Fatalf("change %d: %s", i, got)
 		}
 	}
-	other := &refreshTest{applierTest: newApplierTest(t), host: resolvconf.Parse(otherHost)}
-	other.directory, other.settings = a.directory, a.settings
-	other.settings.Report = func(r events.Refresh) { other.refreshes <- r }
-	other.settings.Hook = &cri.Hook{
-		Engine: a.settings.Hook.Engine, Mode: cri.Generate, Lookup: a.settings.Hook.Lookup,
-		Report:    func(r cri.Report) { other.reports <- r },
-		HostFiles: func() cri.HostFiles { return cri.HostFiles{Pods: other.host, Kubelet: other.host} },
-	}
+	a.host = resolvconf.Parse(otherHost)
+	other := a.restart()
 	other.running()
 	if r := <-other.reports; r.Outcome != cri.Unchanged {
 		t.Errorf("after a restart: %+v", r)
@@ -210,29 +196,16 @@ func TestRefresh_Sequence(t *testing.T) {
 			t.Errorf("a restored file: cause %d: %s", c, got)
 		}
 	}
+	third := other.restart()
+	third.announce()
+	if r := third.nextReport(); r.Outcome != cri.Restored {
+		t.Errorf("a restored file after a restart: %+v", r)
+	}
+	if p := third.Pods(); third.refreshNow(causeAll) != "" || len(p) != 1 || !p[0].Restored || p[0].Drift != "" {
+		t.Errorf("a restored file after a restart: %+v", p)
+	}
 	if got := other.refreshNow(causeCommand); got != events.Refreshed {
 		t.Errorf("a restored file: command: %s", got)
-	}
-}
-
-// TestRefresh_Restored: an agent leaves a file that another one has restored alone.
-func TestRefresh_Restored(t *testing.T) {
-	a := newRefreshTest(t, policy.Default, hostText, nil)
-	a.host = resolvconf.Parse(otherHost)
-	a.refreshNow(causeHost)
-	if _, err := a.RestorePods(t.Context(), "", ""); err != nil {
-		t.Fatal(err)
-	}
-	a.Handle(a.ctx, podfile.Event{Kind: podfile.Reset})
-	a.running()
-	if r := <-a.reports; r.Outcome != cri.Restored {
-		t.Errorf("%+v", r)
-	}
-	if got := a.refreshNow(causeAll); got != "" {
-		t.Errorf("got %s", got)
-	}
-	if p := a.Pods(); len(p) != 1 || !p[0].Restored || p[0].Drift != "" {
-		t.Errorf("%+v", p)
 	}
 }
 
@@ -337,7 +310,7 @@ func TestRefresh_DeletedDirectory(t *testing.T) {
 		}
 		return strings.Count(log.String(), "restart the pod of the agent")
 	}
-	a.SetSettings(&a.settings)
+	a.apply()
 	if n := announce(); n != 0 {
 		t.Errorf("sandboxes that were removed are logged %d times:\n%s", n, log)
 	}
@@ -361,23 +334,10 @@ func TestRefresh_NotMounted(t *testing.T) {
 	}
 }
 
-// TestRefresh_UnusableHost: a host file that gives no DNS configuration changes nothing.
+// TestRefresh_UnusableHost: a host file that gives no DNS configuration changes nothing. A running pod does
+// not get nameservers that it cannot reach, unless a command for this pod requests it. On the host's
+// network it reaches them.
 func TestRefresh_UnusableHost(t *testing.T) {
-	for _, host := range []resolvconf.File{{Err: fs.ErrNotExist}, resolvconf.Parse("")} {
-		a := newRefreshTest(t, policy.Default, hostText, nil)
-		a.host = host
-		if got := a.refreshNow(causeHost); got != events.Refused {
-			t.Errorf("got %s", got)
-		}
-		if text := a.read(); string(text) != hostText {
-			t.Errorf("the file:\n%s", text)
-		}
-	}
-}
-
-// TestRefresh_LoopbackHost: a running pod does not get nameservers that it cannot reach, unless a
-// command for this pod requests it. On the host's network it reaches them.
-func TestRefresh_LoopbackHost(t *testing.T) {
 	const stub = "nameserver 127.0.0.53\nnameserver ::1\n"
 	hostNetwork := func(a *applierTest) {
 		lookup := a.settings.Hook.Lookup
@@ -394,6 +354,8 @@ func TestRefresh_LoopbackHost(t *testing.T) {
 		cause  cause
 		want   events.RefreshResult
 	}{
+		"missing":             {"", nil, causeHost, events.Refused},
+		"empty":               {"# nothing\n", nil, causeHost, events.Refused},
 		"loopback only":       {stub, nil, causeHost, events.Refused},
 		"unspecified":         {"nameserver 0.0.0.0\n", nil, causeHost, events.Refused},
 		"always":              {stub, annotate("always"), causeHost, events.Refused},
@@ -406,6 +368,9 @@ func TestRefresh_LoopbackHost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := newRefreshTest(t, policy.Default, hostText, c.change)
 			a.host = resolvconf.Parse(c.host)
+			if c.host == "" {
+				a.host = resolvconf.File{Err: fs.ErrNotExist}
+			}
 			if got := a.refreshNow(c.cause); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
@@ -429,26 +394,10 @@ func TestRefresh_Mode(t *testing.T) {
 	a.start()
 	a.create(true)
 	a.want(cri.Observed)
-	next := a.settings
-	hook := &cri.Hook{
-		Engine: a.settings.Hook.Engine, Mode: cri.Generate, HostFiles: a.settings.Hook.HostFiles,
-		Lookup: a.settings.Hook.Lookup, Report: a.settings.Hook.Report,
-	}
-	next.Hook, next.Refresh = hook, ScopeAll
-	a.SetSettings(&next)
+	a.reconfigure(func(s *Settings) { s.Hook.Mode, s.Refresh = cri.Generate, ScopeAll })
 	a.want(cri.Late)
-	engine, err := policy.New(policy.Node{
-		ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.99")}, ClusterDomain: "cluster.local",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	third := next
-	third.Hook = &cri.Hook{
-		Engine: engine, Mode: cri.Generate, HostFiles: hook.HostFiles, Lookup: hook.Lookup, Report: hook.Report,
-	}
-	a.SetSettings(&third)
-	if r := <-a.refreshes; r.Result != events.Refreshed || r.DNS.Nameservers[0] != "10.96.0.99" {
+	a.reconfigure(func(s *Settings) { s.Hook.Engine = newEngine(t, "10.96.0.99", "new.example") })
+	if r := <-a.refreshes; r.Result != events.Refreshed || !slices.Contains(r.DNS.Searches, "search.shop.new.example.ap.k8s.io") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -470,31 +419,17 @@ func TestRefresh_Facts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newRefreshTest(t, policy.ClusterFirst, clusterText, nil)
-			engine, err := policy.New(policy.Node{
-				ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.99")}, ClusterDomain: "new.example", ResolvConf: "/etc/resolv.conf",
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			next := a.settings
-			hook := &cri.Hook{
-				Engine: engine, Mode: cri.Generate, HostFiles: a.settings.Hook.HostFiles,
-				Lookup: a.settings.Hook.Lookup, Report: a.settings.Hook.Report,
-			}
-			next.Facts, next.Hook = "other", hook
-			a.SetSettings(&next)
+			a.reconfigure(func(s *Settings) { s.Facts, s.Hook.Engine = "other", newEngine(t, "10.96.0.99", "new.example") })
 			if got := a.refreshNow(causeSettings); got != events.Unconfirmed {
 				t.Fatalf("before another pod: %s", got)
 			}
 			before := a.read()
 
-			hook.Lookup = func(context.Context, cri.Sandbox) (policy.Pod, error) {
-				p := policy.Pod{Namespace: "shop", Name: "new", UID: "v", Policy: c.policy}
-				if c.policy == policy.None {
-					p.Config = &policy.DNSConfig{Nameservers: []string{"192.0.2.99"}}
-				}
-				return p, nil
+			pod := policy.Pod{Namespace: "shop", Name: "new", UID: "v", Policy: c.policy}
+			if c.policy == policy.None {
+				pod.Config = &policy.DNSConfig{Nameservers: []string{"192.0.2.99"}}
 			}
+			a.settings.Hook.Lookup = fixedLookup(pod)
 			running := a.applierTest.sandbox
 			a.applierTest.sandbox = podfile.Sandbox{ID: "new", Namespace: "shop", Name: "new", UID: "v"}
 			a.write(c.text)
@@ -517,7 +452,7 @@ func TestRefresh_Facts(t *testing.T) {
 func (a *applierTest) agentRun() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	a.SetSettings(&a.settings)
+	a.apply()
 	go func() {
 		defer close(done)
 		_ = a.Applier.Run(ctx)
@@ -592,9 +527,7 @@ func TestRefresh_Annotations(t *testing.T) {
 		now.Store(&map[string]string{})
 		a.settings.Directories, a.settings.Refresh = []string{directory}, ScopeAll
 		a.settings.Annotations = func(string) (map[string]string, bool) { return *now.Load(), true }
-		a.settings.Hook.Lookup = func(context.Context, cri.Sandbox) (policy.Pod, error) {
-			return policy.Pod{Namespace: "shop", Name: "web", UID: "u", Policy: policy.ClusterFirst}, nil
-		}
+		a.settings.Hook.Lookup = fixedLookup(policy.Pod{Namespace: "shop", Name: "web", UID: "u", Policy: policy.ClusterFirst})
 		a.agentRun()
 		a.write(kubeletText)
 		a.start()

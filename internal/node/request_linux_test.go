@@ -16,7 +16,7 @@ import (
 
 // adopt announces the sandbox of a shim, and returns when its file was verified.
 func (a *applierTest) adopt(r *podfile.Request) {
-	a.SetSettings(&a.settings)
+	a.apply()
 	a.Handle(a.ctx, podfile.Event{Kind: podfile.Running, Sandbox: a.sandbox, Path: a.path(), Request: r})
 	a.Wait()
 }

@@ -311,7 +311,8 @@ func TestRemover_Forbidden(t *testing.T) {
 	})
 }
 
-// TestRemover_Unreachable has an API server that is away for an hour, and then fails.
+// TestRemover_Unreachable has an API server that is away for an hour, then fails, and at last does not
+// answer a call, which ends.
 func TestRemover_Unreachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newNodeAPI(startup)
@@ -324,18 +325,8 @@ func TestRemover_Unreachable(t *testing.T) {
 		if n := strings.Count(log.String(), "level=WARN"); n != 2 {
 			t.Errorf("%d warnings:\n%s", n, log)
 		}
-		a.SetFault(nil)
-		expectTaints(t, a, 2*lastTaintRetry)
-	})
-}
-
-// TestRemover_Stalled ends a call that the API server does not answer.
-func TestRemover_Stalled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newNodeAPI(startup)
 		a.SetFault(kubeapi.Stall)
-		start(t, a, always())
-		expectTaints(t, a, time.Minute, startup)
+		expectTaints(t, a, 2*lastTaintRetry, startup)
 		a.SetFault(nil)
 		expectTaints(t, a, callTimeout+2*lastTaintRetry)
 	})

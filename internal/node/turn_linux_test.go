@@ -75,20 +75,3 @@ func TestApplier_LargePods(t *testing.T) {
 		}
 	}
 }
-
-// TestApplier_HostFilesOnce: all decisions for a file are made from the host's files of one moment.
-func TestApplier_HostFilesOnce(t *testing.T) {
-	a := newApplierTest(t)
-	var reads atomic.Int32
-	a.settings.Hook.HostFiles = func() cri.HostFiles {
-		reads.Add(1)
-		return cri.HostFiles{}
-	}
-	a.write(kubeletText)
-	a.start()
-	a.create(true)
-	a.want(cri.Edited)
-	if n := reads.Load(); n != 1 {
-		t.Errorf("the host's files were read %d times, want once", n)
-	}
-}
