@@ -160,17 +160,3 @@ func TestCheck_Canceled(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkCheck_Large measures the check of the largest pods that an API server accepts: 3 MB
-// of JSON.
-func BenchmarkCheck_Large(b *testing.B) {
-	rules := vectors.DefaultNode().Rules(b)
-	for _, list := range []string{"unsafe options", "unknown options", "unnamed options", "searches", "nameservers"} {
-		o := largePod(list, 200_000)
-		b.Run(strings.ReplaceAll(list, " ", "-"), func(b *testing.B) {
-			for b.Loop() {
-				admission.NewVerdict(o, vectors.Check(b, rules, o))
-			}
-		})
-	}
-}

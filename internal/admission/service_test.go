@@ -5,7 +5,6 @@ package admission_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -67,22 +66,6 @@ func TestCheckServices(t *testing.T) {
 		o := admission.Object{Kind: tt.kind, Name: "x", Pod: policy.Pod{Namespace: tt.namespace, Name: "x-0", Subdomain: tt.subdomain}}
 		if diff := cmp.Diff(tt.want, places(admission.CheckServices([]admission.Object{o}, services)[0])); diff != "" {
 			t.Errorf("%+v (-want +got):\n%s", tt, diff)
-		}
-	}
-}
-
-// TestServiceCodes_Documented: docs/checks.md has the codes of findings about Services.
-func TestServiceCodes_Documented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/checks.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, code := range []policy.Code{
-		admission.CodeServiceMissing, admission.CodeServiceNotHeadless, admission.CodeSubdomainNoService, admission.CodeSelectorNoMatch,
-		admission.CodeInvalidServiceName, admission.CodeInvalidExternalName, admission.CodeExternalNameAddress,
-	} {
-		if !strings.Contains(string(text), "| `"+string(code)+"` |") {
-			t.Errorf("docs/checks.md has no row for %s", code)
 		}
 	}
 }

@@ -334,10 +334,10 @@ func TestRefresh_NotMounted(t *testing.T) {
 	}
 }
 
-// TestRefresh_UnusableHost: a host file that gives no DNS configuration changes nothing. A running pod does
+// TestRefresh_LoopbackHost: a host file that gives no DNS configuration changes nothing. A running pod does
 // not get nameservers that it cannot reach, unless a command for this pod requests it. On the host's
 // network it reaches them.
-func TestRefresh_UnusableHost(t *testing.T) {
+func TestRefresh_LoopbackHost(t *testing.T) {
 	const stub = "nameserver 127.0.0.53\nnameserver ::1\n"
 	hostNetwork := func(a *applierTest) {
 		lookup := a.settings.Hook.Lookup

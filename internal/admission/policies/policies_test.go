@@ -4,6 +4,7 @@
 package policies
 
 import (
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,103 +14,60 @@ import (
 )
 
 func TestOptions(t *testing.T) {
+	dns := func(domain string, servers ...string) Options {
+		return Options{ClusterDomain: domain, ClusterDNS: servers}
+	}
+	const (
+		namespaces = `(?m)^        values: (\[kube-system.*)$`
+		variable   = `(?m)^  - name: (?:domain|clusterDNS)\b.*\n    expression: "(.*)"$`
+		overrides  = `(?m)^  - name: overrides\b.*\n    expression: "(.*)"$`
+	)
 	for _, tt := range []struct {
-		domain  string
-		servers []string
-		want    string // the variables domain and clusterDNS, or the error
+		options Options
+		value   string // a pattern
+		want    string // its values in both policies, or the error
 	}{
-		{"", nil, "'cluster.local' ['10.96.0.10']"},
-		{" corp.example\n", []string{" 10.96.0.10", "FD00::0A "}, "'corp.example' ['10.96.0.10', 'fd00::a']"},
-		{"a.b", []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, "'a.b' ['10.0.0.1', '10.0.0.2', '10.0.0.3']"},
-		{"Corp.Example", nil, `--cluster-domain: "Corp.Example": want a domain such as cluster.local`},
-		{"cluster.local.", nil, `--cluster-domain: "cluster.local.": want a domain such as cluster.local`},
-		{"a'b", []string{"", "fe80::1%eth0", "10.96.0.10:53"}, `--cluster-domain: "a'b": want a domain such as cluster.local
+		{dns(""), variable, "'cluster.local' 'cluster.local' ['10.96.0.10']"},
+		{dns(" corp.example\n", " 10.96.0.10", "FD00::0A "), variable, "'corp.example' 'corp.example' ['10.96.0.10', 'fd00::a']"},
+		{dns("a.b", "10.0.0.1", "10.0.0.2", "10.0.0.3"), variable, "'a.b' 'a.b' ['10.0.0.1', '10.0.0.2', '10.0.0.3']"},
+		{dns("Corp.Example"), "", `--cluster-domain: "Corp.Example": want a domain such as cluster.local`},
+		{dns("cluster.local."), "", `--cluster-domain: "cluster.local.": want a domain such as cluster.local`},
+		{dns("a'b", "", "fe80::1%eth0", "10.96.0.10:53"), "", `--cluster-domain: "a'b": want a domain such as cluster.local
 --cluster-dns: "": want an IP address
 --cluster-dns: "fe80::1%eth0": want an IP address
 --cluster-dns: "10.96.0.10:53": want an IP address`},
-		{"", []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"},
+		{dns("", "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"), "",
 			"--cluster-dns: 4 addresses: every pod would exceed the limit of 3 nameservers"},
-	} {
-		c, err := Options{ClusterDomain: tt.domain, ClusterDNS: tt.servers}.Parse()
-		if err != nil {
-			if err.Error() != tt.want {
-				t.Errorf("%q, %q: %v, want %s", tt.domain, tt.servers, err, tt.want)
-			}
-			continue
-		}
-		text, err := c.YAML()
-		if err != nil {
-			t.Fatal(err)
-		}
-		domain, servers := expressions(text, "domain"), expressions(text, "clusterDNS")
-		if len(domain) != 2 || len(servers) != 1 || domain[0] != domain[1] || domain[0]+" "+servers[0] != tt.want {
-			t.Errorf("%q, %q: domain %q, servers %q, want %s", tt.domain, tt.servers, domain, servers, tt.want)
-		}
-	}
-}
-
-func TestOptions_ExcludedNamespaces(t *testing.T) {
-	for _, tt := range []struct {
-		namespaces []string
-		want       string // the values of the selector, or the error
-	}{
-		{nil, "[kube-system]"},
-		{[]string{"ci", " 123"}, `[kube-system, "ci", "123"]`},
-		{[]string{"", "kube-*", "a.b"}, `--exclude-namespace: "": want the name of a namespace
+		{Options{}, namespaces, "[kube-system] [kube-system]"},
+		{Options{ExcludedNamespaces: []string{"ci", " 123"}}, namespaces, `[kube-system, "ci", "123"] [kube-system, "ci", "123"]`},
+		{Options{ExcludedNamespaces: []string{"", "kube-*", "a.b"}}, "", `--exclude-namespace: "": want the name of a namespace
 --exclude-namespace: "kube-*": want the name of a namespace
 --exclude-namespace: "a.b": want the name of a namespace`},
-	} {
-		c, err := Options{ExcludedNamespaces: tt.namespaces}.Parse()
-		if err != nil {
-			if err.Error() != tt.want {
-				t.Errorf("%q: %v, want %s", tt.namespaces, err, tt.want)
-			}
-			continue
-		}
-		text, err := c.YAML()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := strings.Count(string(text), "        values: "+tt.want+"\n"); n != 2 {
-			t.Errorf("%q: %d policies have %s, want 2", tt.namespaces, n, tt.want)
-		}
-	}
-}
-
-func TestOptions_AllowedOverrides(t *testing.T) {
-	for _, tt := range []struct {
-		overrides []string
-		want      string // the variable overrides, or the error
-	}{
-		{nil, "['ClusterFirstWithAutopath']"},
-		{[]string{"None", " Default"}, "['ClusterFirstWithAutopath', 'None', 'Default']"},
-		{[]string{"none", "ClusterFirstWithAutopath"},
+		{Options{}, overrides, "['ClusterFirstWithAutopath']"},
+		{Options{AllowedOverrides: []string{"None", " Default"}}, overrides, "['ClusterFirstWithAutopath', 'None', 'Default']"},
+		{Options{AllowedOverrides: []string{"none", "ClusterFirstWithAutopath"}}, "",
 			`--allowed-overrides: "none": want Default, ClusterFirst, ClusterFirstWithHostNet or None
 --allowed-overrides: "ClusterFirstWithAutopath": want Default, ClusterFirst, ClusterFirstWithHostNet or None`},
 	} {
-		c, err := Options{AllowedOverrides: tt.overrides}.Parse()
-		if err != nil {
-			if err.Error() != tt.want {
-				t.Errorf("%q: %v, want %s", tt.overrides, err, tt.want)
+		c, err := tt.options.Parse()
+		if tt.value == "" {
+			if err == nil || err.Error() != tt.want {
+				t.Errorf("%+v: %v, want %s", tt.options, err, tt.want)
 			}
 			continue
 		}
-		text, err := c.YAML()
-		if err != nil {
+		text, renderErr := c.YAML()
+		if err := errors.Join(err, renderErr); err != nil {
 			t.Fatal(err)
 		}
-		if got := expressions(text, "overrides"); len(got) != 1 || got[0] != tt.want {
-			t.Errorf("%q: %q, want %s", tt.overrides, got, tt.want)
+		var got []string
+		for _, m := range regexp.MustCompile(tt.value).FindAllSubmatch(text, -1) {
+			got = append(got, string(m[1]))
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%+v: %q, want %s", tt.options, got, tt.want)
 		}
 	}
-}
-
-// expressions returns the expressions of the variables with a name.
-func expressions(text []byte, name string) (all []string) {
-	for _, m := range regexp.MustCompile(`(?m)^  - name: `+name+`\b.*\n    expression: "(.*)"$`).FindAllSubmatch(text, -1) {
-		all = append(all, string(m[1]))
-	}
-	return all
 }
 
 // TestYAML_LeftOut: the rules that need a missing value are left out, and nothing else.

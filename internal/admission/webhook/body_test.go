@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -203,40 +202,5 @@ func TestHandler_Large(t *testing.T) {
 					name, denyOn, len(r.Result.Message), size, log.Len())
 			}
 		}
-	}
-}
-
-// BenchmarkReview_Large measures the largest pods that an API server accepts, from the bytes of
-// the review to those of the reply.
-func BenchmarkReview_Large(b *testing.B) {
-	h := newHandler(b, nil)
-	for _, list := range []struct{ name, before, item, after string }{
-		{"options", `"dnsConfig":{"options":[`, `{"name":"a"}`, `]}`},
-		{"distinct-options", `"dnsConfig":{"options":[`, `{"name":"a%d"}`, `]}`},
-		{"unsafe-options", `"dnsConfig":{"options":[`, `{"name":"a\nb"}`, `]}`},
-		{"node-selector", `"nodeSelector":{`, `"a%d":""`, `}`},
-		{"node-affinity",
-			`"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[`, `{}`, `]}}}`},
-		{"node-affinity-of-one-term", `"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{` +
-			`"nodeSelectorTerms":[{"matchExpressions":[`, `{"key":"kubernetes.io/os","operator":"Exists"}`, `]}]}}}`},
-		{"tolerations", `"tolerations":[`, `{}`, `]`},
-	} {
-		var items strings.Builder
-		for i := 0; items.Len() < 3_000_000; i++ {
-			if i > 0 {
-				items.WriteByte(',')
-			}
-			items.WriteString(strings.ReplaceAll(list.item, "%d", strconv.Itoa(i)))
-		}
-		body := newReview(b, "CREATE", []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"shop"},"spec":{`+
-			list.before+items.String()+list.after+`}}`))
-		b.Run(list.name, func(b *testing.B) {
-			b.SetBytes(int64(len(body)))
-			for b.Loop() {
-				if w := post(h, webhook.PathValidate, body); w.Code != http.StatusOK {
-					b.Fatal(w.Body)
-				}
-			}
-		})
 	}
 }

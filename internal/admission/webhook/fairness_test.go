@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -158,65 +157,4 @@ func TestScale_LargeReview(t *testing.T) {
 			}
 		}
 	})
-}
-
-// BenchmarkServer_LargeReviews measures ordinary reviews, one every 25 ms, while a number of
-// clients send the largest reviews without a pause on the same connection.
-func BenchmarkServer_LargeReviews(b *testing.B) {
-	large := largeReview(b, 230_000, map[string]string{"name": "a"})
-	medium := largeReview(b, (64<<10-600)/len(`{"name":"a"},`), map[string]string{"name": "a"})
-	ordinary := newReview(b, "CREATE", []byte(
-		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"shop"},"spec":{"hostNetwork":true}}`))
-	for _, hostile := range []struct {
-		clients int
-		review  []byte
-	}{{0, nil}, {1, large}, {4, large}, {60, large}, {60, medium}} {
-		b.Run(fmt.Sprintf("%dx%dKB", hostile.clients, len(hostile.review)>>10), func(b *testing.B) {
-			s := &webhook.Server{Handler: webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(b)}), Drain: time.Minute}
-			l, client, stop, done := runServer(b, s)
-			post := func(body []byte) bool {
-				r, err := client.Post("https://"+l.Addr().String()+webhook.PathValidate, "application/json", bytes.NewReader(body))
-				if err != nil {
-					return false
-				}
-				_ = r.Body.Close()
-				return r.StatusCode == http.StatusOK
-			}
-			ctx, cancel := context.WithCancel(b.Context())
-			var others, reviews sync.WaitGroup
-			for range hostile.clients {
-				others.Go(func() {
-					for ctx.Err() == nil {
-						post(hostile.review)
-					}
-				})
-			}
-			var mu sync.Mutex
-			var times []time.Duration
-			failed := 0
-			for b.Loop() {
-				time.Sleep(25 * time.Millisecond)
-				reviews.Go(func() {
-					start := time.Now()
-					ok := post(ordinary)
-					mu.Lock()
-					defer mu.Unlock()
-					times = append(times, time.Since(start))
-					if !ok {
-						failed++
-					}
-				})
-			}
-			reviews.Wait()
-			cancel()
-			others.Wait()
-			stop()
-			<-done
-			slices.Sort(times)
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(float64(times[len(times)/2].Microseconds())/1000, "p50-ms")
-			b.ReportMetric(float64(times[len(times)*99/100].Microseconds())/1000, "p99-ms")
-			b.ReportMetric(float64(failed), "failed")
-		})
-	}
 }
