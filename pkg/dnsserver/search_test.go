@@ -224,17 +224,17 @@ func TestSearchPaths_EchoInTruncatedReply(t *testing.T) {
 	}
 }
 
-// TestSearch_AgreesWithDocs: the messages, records and limits in docs/dns.md are those of
+// TestSearch_AgreesWithDocs: the messages, records and limits in autopath/README.md are those of
 // the server. Other implementations depend on them.
 func TestSearch_AgreesWithDocs(t *testing.T) {
-	page, err := os.ReadFile("../../docs/dns.md")
+	page, err := os.ReadFile("autopath/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	expectInPage := func(what, text string) {
 		t.Helper()
 		if !strings.Contains(string(page), text) {
-			t.Errorf("docs/dns.md lacks %s:\n%s", what, text)
+			t.Errorf("autopath/README.md lacks %s:\n%s", what, text)
 		}
 	}
 

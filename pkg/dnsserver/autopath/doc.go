@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package autopath holds the names and the EDNS0 option with which a pod's search list is
-// expanded by a server (KEP-2009).
+// expanded by a server (KEP-2009). README.md defines them.
 //
 //	pod: web.search.shop.cluster.local.ap.k8s.io
 //	       |
