@@ -4,6 +4,7 @@
 package deploy
 
 import (
+	"maps"
 	"net/netip"
 	"path"
 	"slices"
@@ -29,28 +30,12 @@ type agentManifests struct {
 
 func readAgent(t *testing.T) agentManifests {
 	t.Helper()
-	var m agentManifests
-	for _, object := range decode(t, "agent") {
-		switch o := object.(type) {
-		case *appsv1.DaemonSet:
-			if o.Name == "dnsconfigurer-nri" {
-				m.relay = o
-			} else {
-				m.agent = o
-			}
-		case *corev1.ServiceAccount:
-			m.account = o
-		case *rbacv1.ClusterRole:
-			m.role = o
-		case *rbacv1.ClusterRoleBinding:
-			m.binding = o
-		case *corev1.ConfigMap:
-			m.config = o
-		default:
-			t.Errorf("unexpected object %T", object)
-		}
+	objects := decode(t, "agent", 6)
+	return agentManifests{
+		agent: the[*appsv1.DaemonSet](t, objects, "-agent"), relay: the[*appsv1.DaemonSet](t, objects, "-nri"),
+		account: the[*corev1.ServiceAccount](t, objects, ""), role: the[*rbacv1.ClusterRole](t, objects, ""),
+		binding: the[*rbacv1.ClusterRoleBinding](t, objects, ""), config: the[*corev1.ConfigMap](t, objects, ""),
 	}
-	return m
 }
 
 // mount is a directory or file of a pod.
@@ -68,7 +53,9 @@ func mounts(t *testing.T, pod corev1.PodSpec) map[string]mount {
 	}
 	found := map[string]mount{}
 	for _, m := range pod.Containers[0].VolumeMounts {
-		found[m.MountPath] = mount{m, sources[m.Name]}
+		if found[m.MountPath] = (mount{m, sources[m.Name]}); m.SubPath != "" {
+			t.Errorf("%s is mounted by subPath and never updated", m.MountPath)
+		}
 	}
 	if len(pod.Containers) != 1 || len(found) != len(sources) {
 		t.Errorf("%d containers, %d mounts, %d volumes", len(pod.Containers), len(found), len(sources))
@@ -134,31 +121,42 @@ func isHostPath(m mount, path string) bool {
 	return m.source.HostPath != nil && m.source.HostPath.Path == path && m.MountPath == path
 }
 
+// checkRestrictions checks the restrictions that all pods have, and others.
+func checkRestrictions(t *testing.T, name string, pod corev1.PodSpec, others map[string]bool) {
+	t.Helper()
+	c := pod.Containers[0]
+	s := c.SecurityContext
+	all := map[string]bool{
+		"all capabilities dropped":   slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}),
+		"no privilege escalation":    !*s.AllowPrivilegeEscalation && s.Privileged == nil,
+		"read-only root file system": *s.ReadOnlyRootFilesystem,
+		"runtime seccomp profile":    pod.SecurityContext.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
+		"no host processes":          !pod.HostPID && !pod.HostIPC,
+		"the node's resolv.conf":     pod.DNSPolicy == corev1.DNSDefault,
+		"memory limit":               !c.Resources.Limits.Memory().IsZero(),
+		"no CPU limit":               c.Resources.Limits.Cpu().IsZero(),
+		"probes":                     c.ReadinessProbe.HTTPGet.Path == "/readyz" && c.LivenessProbe.HTTPGet.Path == "/livez",
+	}
+	maps.Copy(all, others)
+	for restriction, ok := range all {
+		if !ok {
+			t.Errorf("%s: missing: %s", name, restriction)
+		}
+	}
+}
+
 // TestAgent_Restrictions checks the restrictions of both pods, and the settings that keep them
 // running. test/chart compares them with docs/security.md.
 func TestAgent_Restrictions(t *testing.T) {
 	m := readAgent(t)
 	for _, set := range []*appsv1.DaemonSet{m.agent, m.relay} {
 		pod := set.Spec.Template.Spec
-		c := pod.Containers[0]
-		s := c.SecurityContext
-		for name, ok := range map[string]bool{
-			"no capabilities":            slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) && len(s.Capabilities.Add) == 0,
-			"no privilege escalation":    !*s.AllowPrivilegeEscalation && s.Privileged == nil,
-			"read-only root file system": *s.ReadOnlyRootFilesystem,
-			"runtime seccomp profile":    pod.SecurityContext.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
-			"no host namespaces":         !pod.HostNetwork && !pod.HostPID && !pod.HostIPC,
-			"no cluster DNS":             pod.DNSPolicy == corev1.DNSDefault,
-			"priority class":             pod.PriorityClassName == "system-node-critical",
-			"tolerates all taints":       slices.Equal(pod.Tolerations, []corev1.Toleration{{Operator: corev1.TolerationOpExists}}),
-			"memory limit":               !c.Resources.Limits.Memory().IsZero(),
-			"no CPU limit":               c.Resources.Limits.Cpu().IsZero(),
-			"probes":                     c.ReadinessProbe.HTTPGet.Path == "/readyz" && c.LivenessProbe.HTTPGet.Path == "/livez",
-		} {
-			if !ok {
-				t.Errorf("%s: missing: %s", set.Name, name)
-			}
-		}
+		checkRestrictions(t, set.Name, pod, map[string]bool{
+			"no capabilities":      len(pod.Containers[0].SecurityContext.Capabilities.Add) == 0,
+			"no host network":      !pod.HostNetwork,
+			"priority class":       pod.PriorityClassName == "system-node-critical",
+			"tolerates all taints": slices.Equal(pod.Tolerations, []corev1.Toleration{{Operator: corev1.TolerationOpExists}}),
+		})
 	}
 	if m.relay.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType || m.agent.Spec.UpdateStrategy.RollingUpdate == nil {
 		t.Errorf("updates of relay and agent: %+v, %+v", m.relay.Spec.UpdateStrategy, m.agent.Spec.UpdateStrategy)

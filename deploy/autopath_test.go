@@ -16,18 +16,9 @@ import (
 // TestAutopath_Objects checks what the API server does not validate. The expressions are tested
 // in test/apiserver.
 func TestAutopath_Objects(t *testing.T) {
-	var mutating *admissionv1.MutatingAdmissionPolicy
-	var binding *admissionv1.MutatingAdmissionPolicyBinding
-	for _, object := range decode(t, "autopath") {
-		switch o := object.(type) {
-		case *admissionv1.MutatingAdmissionPolicy:
-			mutating = o
-		case *admissionv1.MutatingAdmissionPolicyBinding:
-			binding = o
-		default:
-			t.Errorf("unexpected object %T", object)
-		}
-	}
+	objects := decode(t, "autopath", 2)
+	mutating := the[*admissionv1.MutatingAdmissionPolicy](t, objects, "")
+	binding := the[*admissionv1.MutatingAdmissionPolicyBinding](t, objects, "")
 	if binding.Spec.PolicyName != mutating.Name {
 		t.Errorf("the binding is to %s, the policy is %s", binding.Spec.PolicyName, mutating.Name)
 	}

@@ -8,52 +8,39 @@ import (
 	"net/netip"
 	"path"
 	"slices"
-	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 )
 
-func readNodeCache(t *testing.T) (set *appsv1.DaemonSet, config *corev1.ConfigMap) {
+func readNodeCache(t *testing.T) (set *appsv1.DaemonSet, config *corev1.ConfigMap, objects []runtime.Object) {
 	t.Helper()
-	for _, object := range decode(t, "node-cache") {
-		switch o := object.(type) {
-		case *appsv1.DaemonSet:
-			set = o
-		case *corev1.ConfigMap:
-			config = o
-		case *corev1.Service: // TestNodeCache_Service
-		default:
-			t.Errorf("unexpected object %T", object)
-		}
-	}
-	return set, config
+	objects = decode(t, "node-cache", 4)
+	return the[*appsv1.DaemonSet](t, objects, ""), the[*corev1.ConfigMap](t, objects, ""), objects
 }
 
 // TestNodeCache_References checks the references between the objects and the configuration.
 func TestNodeCache_References(t *testing.T) {
-	set, config := readNodeCache(t)
+	set, config, _ := readNodeCache(t)
 	pod := set.Spec.Template.Spec
 	c := pod.Containers[0]
 	if set.Namespace != "kube-system" || config.Namespace != "kube-system" ||
 		!labels.SelectorFromSet(set.Spec.Selector.MatchLabels).Matches(labels.Set(set.Spec.Template.Labels)) {
 		t.Errorf("in %s and %s, %v selects %v", set.Namespace, config.Namespace, set.Spec.Selector, set.Spec.Template.Labels)
 	}
-	volumes, mounts := map[string]corev1.VolumeSource{}, map[string]corev1.VolumeMount{}
-	for _, v := range pod.Volumes {
-		volumes[v.Name] = v.VolumeSource
-	}
-	for _, m := range c.VolumeMounts {
-		if mounts[m.MountPath] = m; m.SubPath != "" || !m.ReadOnly {
-			t.Errorf("%s is never updated, or writable", m.MountPath)
+	mounts := mounts(t, pod)
+	for path, m := range mounts {
+		if !m.ReadOnly || m.source.HostPath != nil {
+			t.Errorf("%s is writable, or of the node", path)
 		}
 	}
 	file := c.Args[slices.Index(c.Args, "--config")+1]
-	source := volumes[mounts[path.Dir(file)].Name].ConfigMap
+	source := mounts[path.Dir(file)].source.ConfigMap
 	if c.Args[0] != "nodecache" || source == nil || source.Name != config.Name {
 		t.Fatalf("%v: %s is in %v", c.Args, file, source)
 	}
@@ -64,33 +51,22 @@ func TestNodeCache_References(t *testing.T) {
 	if cache.ResolvConf != nil {
 		t.Errorf("resolvConf is %q, want the copy of the node's file in the pod", *cache.ResolvConf)
 	}
-	for name, volume := range volumes {
-		if volume.HostPath != nil {
-			t.Errorf("volume %s mounts %s of the node", name, volume.HostPath.Path)
-		}
-	}
+
 	checkNodeCacheAddresses(t, c, cache)
 }
 
 // TestNodeCache_Service checks that the cluster DNS accepts the search lists of the node caches.
 func TestNodeCache_Service(t *testing.T) {
-	set, _ := readNodeCache(t)
-	for _, object := range decode(t, "node-cache") {
-		service, ok := object.(*corev1.Service)
-		if !ok || strings.HasSuffix(service.Name, "-fallback") {
-			continue
-		}
-		if got := service.Namespace + "/" + service.Name; got != "kube-system/dnsconfigurer-node-cache" {
-			t.Errorf("the cluster DNS does not accept search lists from the endpoints of %s", got)
-		}
-		if service.Spec.ClusterIP != corev1.ClusterIPNone || !service.Spec.PublishNotReadyAddresses ||
-			*service.Spec.IPFamilyPolicy != corev1.IPFamilyPolicyPreferDualStack ||
-			!labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(set.Spec.Template.Labels)) {
-			t.Errorf("the endpoints of the Service are not the addresses of all nodes: %+v", service.Spec)
-		}
-		return
+	set, _, objects := readNodeCache(t)
+	service := the[*corev1.Service](t, objects, "-node-cache")
+	if got := service.Namespace + "/" + service.Name; got != "kube-system/dnsconfigurer-node-cache" {
+		t.Errorf("the cluster DNS does not accept search lists from the endpoints of %s", got)
 	}
-	t.Error("no Service")
+	if service.Spec.ClusterIP != corev1.ClusterIPNone || !service.Spec.PublishNotReadyAddresses ||
+		*service.Spec.IPFamilyPolicy != corev1.IPFamilyPolicyPreferDualStack ||
+		!labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(set.Spec.Template.Labels)) {
+		t.Errorf("the endpoints of the Service are not the addresses of all nodes: %+v", service.Spec)
+	}
 }
 
 func checkNodeCacheAddresses(t *testing.T, c corev1.Container, cache v1alpha1.NodeCacheConfiguration) {
@@ -101,9 +77,7 @@ func checkNodeCacheAddresses(t *testing.T, c corev1.Container, cache v1alpha1.No
 			t.Errorf("the probe %v is not at %s", probe.HTTPGet, cache.HTTP)
 		}
 	}
-	if got := c.ReadinessProbe.HTTPGet.Path + c.LivenessProbe.HTTPGet.Path; got != "/readyz/livez" {
-		t.Errorf("the paths of the probes are %s", got)
-	}
+
 	checkReadinessTimeout(t, c)
 	for _, listen := range cache.Listen {
 		// An address that every node has must not be routed to another node. A node may have IPv6
@@ -117,29 +91,18 @@ func checkNodeCacheAddresses(t *testing.T, c corev1.Container, cache v1alpha1.No
 // TestNodeCache_Restrictions checks the restrictions of a pod on the host network, and the
 // settings for two overlapping pods in an update.
 func TestNodeCache_Restrictions(t *testing.T) {
-	set, _ := readNodeCache(t)
+	set, _, _ := readNodeCache(t)
 	pod := set.Spec.Template.Spec
-	c := pod.Containers[0]
-	s, update := c.SecurityContext, set.Spec.UpdateStrategy.RollingUpdate
-	for name, ok := range map[string]bool{
-		"two capabilities": slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) &&
-			slices.Equal(s.Capabilities.Add, []corev1.Capability{"NET_BIND_SERVICE", "NET_ADMIN"}),
-		"no privilege escalation":    !*s.AllowPrivilegeEscalation && s.Privileged == nil,
-		"read-only root file system": *s.ReadOnlyRootFilesystem,
-		"runtime seccomp profile":    pod.SecurityContext.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
-		"host network only":          pod.HostNetwork && !pod.HostPID && !pod.HostIPC,
-		"no API token":               !*pod.AutomountServiceAccountToken,
-		"the node's resolv.conf":     pod.DNSPolicy == corev1.DNSDefault,
-		"priority class":             pod.PriorityClassName == "system-node-critical",
-		"tolerates all taints":       slices.Equal(pod.Tolerations, []corev1.Toleration{{Operator: corev1.TolerationOpExists}}),
-		"memory limit":               !c.Resources.Limits.Memory().IsZero(),
-		"no CPU limit":               c.Resources.Limits.Cpu().IsZero(),
-		"time to detect a failure":   set.Spec.MinReadySeconds >= 15, // three times the command's takeOverTime
-		"surge in an update":         update.MaxSurge.IntVal == 1 && update.MaxUnavailable.IntVal == 0,
-		"no host port":               len(c.Ports) == 0,
-	} {
-		if !ok {
-			t.Errorf("missing: %s", name)
-		}
-	}
+	c, update := pod.Containers[0], set.Spec.UpdateStrategy.RollingUpdate
+	checkRestrictions(t, set.Name, pod, map[string]bool{
+		"two capabilities": slices.Equal(c.SecurityContext.Capabilities.Add,
+			[]corev1.Capability{"NET_BIND_SERVICE", "NET_ADMIN"}),
+		"host network":             pod.HostNetwork,
+		"no API token":             !*pod.AutomountServiceAccountToken,
+		"priority class":           pod.PriorityClassName == "system-node-critical",
+		"tolerates all taints":     slices.Equal(pod.Tolerations, []corev1.Toleration{{Operator: corev1.TolerationOpExists}}),
+		"time to detect a failure": set.Spec.MinReadySeconds >= 15, // three times the command's takeOverTime
+		"surge in an update":       update.MaxSurge.IntVal == 1 && update.MaxUnavailable.IntVal == 0,
+		"no host port":             len(c.Ports) == 0,
+	})
 }
