@@ -4,16 +4,21 @@
 package deploy
 
 import (
+	"bytes"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 // kustomization is the name of the file that makes a directory a base.
@@ -111,5 +116,77 @@ func TestKustomize_Components(t *testing.T) {
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("components %q, want %q", got, want)
+	}
+}
+
+// chartFiles are the files of the chart that are copies, with their sources. They are not
+// links, because not every copy of the repository keeps links.
+var chartFiles = map[string]string{
+	"chart/files/autopath.yaml":      "autopath/policy.yaml",
+	"chart/files/dashboard.json":     "monitoring/dashboard.json",
+	"chart/files/policies.yaml.tmpl": "../internal/admission/policies/files/policies.yaml.tmpl",
+	"chart/files/rules.yaml":         "monitoring/rules.yaml",
+
+	"chart/files/webhook/cert-manager.yaml":   "../internal/admission/manifests/files/cert-manager.yaml",
+	"chart/files/webhook/mutating.yaml":       "../internal/admission/manifests/files/mutating.yaml",
+	"chart/files/webhook/network-policy.yaml": "../internal/admission/manifests/files/network-policy.yaml",
+	"chart/files/webhook/scale.yaml":          "../internal/admission/manifests/files/scale.yaml",
+	"chart/files/webhook/validating.yaml":     "../internal/admission/manifests/files/validating.yaml",
+}
+
+// TestChart_Files checks the copies in the chart.
+func TestChart_Files(t *testing.T) {
+	for file, source := range chartFiles {
+		want, err := os.ReadFile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *update {
+			if err := os.WriteFile(file, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not a copy of %s (%v): run go test ./deploy -update", file, source, err)
+		}
+	}
+}
+
+// TestAutopath_Objects checks what the API server does not validate. The expressions are tested
+// in test/apiserver.
+func TestAutopath_Objects(t *testing.T) {
+	objects := decode(t, "autopath", 2)
+	mutating := the[*admissionv1.MutatingAdmissionPolicy](t, objects, "")
+	binding := the[*admissionv1.MutatingAdmissionPolicyBinding](t, objects, "")
+	if binding.Spec.PolicyName != mutating.Name {
+		t.Errorf("the binding is to %s, the policy is %s", binding.Spec.PolicyName, mutating.Name)
+	}
+	if *mutating.Spec.FailurePolicy != admissionv1.Ignore {
+		t.Error("a failing expression would reject every pod")
+	}
+	var resources []string
+	for _, rule := range mutating.Spec.MatchConstraints.ResourceRules {
+		resources = append(resources, rule.Resources...)
+		if !slices.Equal(rule.Operations, []admissionv1.OperationType{admissionv1.Create, admissionv1.Update}) {
+			t.Errorf("%v: %v", rule.Resources, rule.Operations)
+		}
+	}
+	slices.Sort(resources)
+	// The kinds that `dnsconfigurer render` reads, without subresources.
+	want := []string{"cronjobs", "daemonsets", "deployments", "jobs", "pods", "podtemplates",
+		"replicasets", "replicationcontrollers", "statefulsets"}
+	if !slices.Equal(resources, want) {
+		t.Errorf("resources %v, want %v", resources, want)
+	}
+	expression := mutating.Spec.Mutations[0].JSONPatch.Expression
+	for _, text := range []string{
+		"'" + policy.OverrideAnnotation + "' in variables.annotations",
+		"/" + strings.ReplaceAll(policy.OverrideAnnotation, "/", "~1") + "', value: '" + string(policy.ClusterFirstWithAutopath) + "'",
+		"/spec/dnsPolicy', value: '" + string(policy.ClusterFirstWithHostNet) + "'",
+		"[?'" + policy.OverrideAnnotation + "'].orValue('') != '" + string(policy.ClusterFirstWithAutopath) + "'",
+	} {
+		if !strings.Contains(expression, text) {
+			t.Errorf("the patch has no %s", text)
+		}
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
@@ -74,5 +76,118 @@ func TestCollisions(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"1 hostname-collision metadata.name", "5 hostname-collision spec.hostnameOverride"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestCheckService: the limits of names from both sides, and external names with and without
+// what belongs to a URL.
+func TestCheckService(t *testing.T) {
+	external := func(name string) admission.Service {
+		return admission.Service{Name: "bank", IsExternalName: true, ExternalName: name}
+	}
+	for _, tt := range []struct {
+		service admission.Service
+		want    []string
+	}{
+		{admission.Service{Name: "web"}, nil},
+		{admission.Service{Name: strings.Repeat("a", 63)}, nil},
+		{admission.Service{Name: strings.Repeat("a", 64)}, []string{"error invalid-service-name at metadata.name"}},
+		{admission.Service{Name: "my_svc", Path: "items[2]."}, []string{"error invalid-service-name at items[2].metadata.name"}},
+		{external("api.bank.example"), nil},
+		{external("api.bank.example."), nil},
+		{external(""), []string{"error invalid-external-name at spec.externalName"}},
+		{external("http://api.bank.example"), []string{"error invalid-external-name at spec.externalName"}},
+		{external("2001:db8::1"), []string{"error invalid-external-name at spec.externalName"}},
+		{external("192.0.2.1"), []string{"warning external-name-address at spec.externalName"}},
+		{external("192.0.2.1.example"), nil},
+		{admission.Service{Name: "db", Headless: true, SelectsNothing: true},
+			[]string{"warning selector-matches-nothing at spec.selector"}},
+		{admission.Service{Name: "db", SelectsNothing: true}, nil},
+	} {
+		if diff := cmp.Diff(tt.want, places(admission.CheckService(tt.service))); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", tt.service, diff)
+		}
+	}
+}
+
+// TestCheckServices: a subdomain needs a headless Service of the same namespace, if the input
+// has Services of that namespace.
+func TestCheckServices(t *testing.T) {
+	services := []admission.Service{{Namespace: "shop", Name: "db", Headless: true},
+		{Namespace: "shop", Name: "web"}, {Namespace: "other", Name: "cache", Headless: true}}
+	for _, tt := range []struct {
+		kind, namespace, subdomain string
+		want                       []string
+	}{
+		{"StatefulSet", "shop", "db", nil},
+		{"StatefulSet", "shop", "", nil},
+		{"StatefulSet", "shop", "web", []string{"warning service-not-headless at spec.serviceName"}},
+		{"StatefulSet", "shop", "cache", []string{"warning service-missing at spec.serviceName"}},
+		{"StatefulSet", "unknown", "cache", nil},
+		{"Pod", "shop", "cache", []string{"warning subdomain-without-service at spec.subdomain"}},
+		{"Pod", "shop", "web", []string{"warning service-not-headless at spec.subdomain"}},
+		{"Pod", "shop", "my_svc", nil}, // the API server refuses it
+	} {
+		o := admission.Object{Kind: tt.kind, Name: "x", Pod: policy.Pod{Namespace: tt.namespace, Name: "x-0", Subdomain: tt.subdomain}}
+		if diff := cmp.Diff(tt.want, places(admission.CheckServices([]admission.Object{o}, services)[0])); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", tt, diff)
+		}
+	}
+}
+
+func places(findings []policy.Finding) (list []string) {
+	for _, f := range findings {
+		list = append(list, fmt.Sprintf("%s %s at %s", f.Severity, f.Code, f.Field))
+	}
+	return list
+}
+
+// TestCheckAnnotations: annotations of this project have an effect on pods only, and only with
+// certain values.
+func TestCheckAnnotations(t *testing.T) {
+	const kep = "dnsconfigurer.dev/policy"
+	all := map[string]string{kep: "None", admission.SkipAnnotation: "true", admission.RefreshAnnotation: "never"}
+	for _, tt := range []struct {
+		name, kind, path string
+		object, pod      map[string]string
+		want             []string
+	}{
+		{"none", "Deployment", "spec.template.", nil, nil, nil},
+		{"in the template", "Deployment", "spec.template.", nil, all, nil},
+		{"in both", "Deployment", "spec.template.", all, all, nil},
+		{"a Pod", "Pod", "", all, all, nil},
+		{"in the object", "Deployment", "spec.template.", all, nil, []string{
+			"warning annotation-not-in-template at metadata.annotations[dnsconfigurer.dev/policy]",
+			"warning annotation-not-in-template at metadata.annotations[dnsconfigurer.dev/refresh]",
+			"warning annotation-not-in-template at metadata.annotations[dnsconfigurer.dev/skip]",
+		}},
+		{"one of a List", "CronJob", "items[2].spec.jobTemplate.spec.template.",
+			map[string]string{kep: "None", "team": "shop", "dnsconfigurer.dev/ignore": "x"},
+			map[string]string{admission.SkipAnnotation: "true"},
+			[]string{"warning annotation-not-in-template at items[2].metadata.annotations[dnsconfigurer.dev/policy]"}},
+		{"other values", "Deployment", "spec.template.", nil,
+			map[string]string{admission.SkipAnnotation: "yes", admission.RefreshAnnotation: ""}, []string{
+				"warning annotation-value at spec.template.metadata.annotations[dnsconfigurer.dev/skip]",
+				"warning annotation-value at spec.template.metadata.annotations[dnsconfigurer.dev/refresh]",
+			}},
+		{"not skipped", "Pod", "", nil, map[string]string{admission.SkipAnnotation: "false"}, nil},
+	} {
+		o := admission.Object{Kind: tt.kind, Pod: policy.Pod{Path: tt.path}}
+		if diff := cmp.Diff(tt.want, places(admission.CheckAnnotations(o, tt.object, tt.pod))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+	o := admission.Object{Kind: "Pod"}
+	for _, f := range admission.CheckAnnotations(o, nil, map[string]string{admission.SkipAnnotation: strings.Repeat("x", 1<<20)}) {
+		if len(f.Message) > 1<<10 {
+			t.Errorf("a message of %d bytes", len(f.Message))
+		}
+	}
+}
+
+// TestAnnotations: the annotations are those that the nodes read.
+func TestAnnotations(t *testing.T) {
+	if admission.SkipAnnotation != cri.SkipAnnotation || admission.RefreshAnnotation != node.RefreshAnnotation {
+		t.Error("a node reads another annotation")
 	}
 }

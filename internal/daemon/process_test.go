@@ -4,15 +4,28 @@
 package daemon_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"net"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
 
 func TestSocketHint(t *testing.T) {
@@ -84,3 +97,179 @@ func TestTuneRuntime(t *testing.T) {
 		}
 	}
 }
+
+func TestLogFailure(t *testing.T) {
+	two := errors.Join(errors.New("one"), errors.New("two"))
+	for _, tt := range []struct {
+		name, format string
+		err          error
+		lines        int
+	}{
+		{"text", "text", two, 0},
+		{"JSON", "json", two, 2},
+		{"the format of the server", "text", daemon.Failure{Err: two, Format: "json"}, 2},
+		{"text of the server", "json", daemon.Failure{Err: two, Format: "text"}, 0},
+	} {
+		var out bytes.Buffer
+		logged := daemon.LogFailure(&out, tt.format, tt.err)
+		if n := strings.Count(out.String(), `"msg":"server failed","error":"`); logged != (tt.lines > 0) || n != tt.lines {
+			t.Errorf("%s: %v, %d lines, want %d: %s", tt.name, logged, n, tt.lines, out.String())
+		}
+	}
+}
+
+func TestNewRegistry(t *testing.T) {
+	r := daemon.NewRegistry("v1.2.3")
+	want := `
+		# HELP dnsconfigurer_build_info 1, with the version of the program and of Go as labels.
+		# TYPE dnsconfigurer_build_info gauge
+		dnsconfigurer_build_info{goversion="` + runtime.Version() + `",version="v1.2.3"} 1
+	`
+	if err := testutil.GatherAndCompare(r, strings.NewReader(want), "dnsconfigurer_build_info"); err != nil {
+		t.Error(err)
+	}
+	if n, err := testutil.GatherAndCount(r, "go_goroutines"); n != 1 || err != nil {
+		t.Errorf("go_goroutines: %d series, %v", n, err)
+	}
+}
+
+// TestServe: a server has a log in the format, whose first line has the version, and its error is
+// reported in the same format.
+func TestServe(t *testing.T) {
+	failed := errors.New("no address")
+	for _, tt := range []struct {
+		name   string
+		serve  func(io.Writer, string, string, func(daemon.Process) error) error
+		writer bool
+	}{
+		{"Serve", daemon.Serve, false},
+		{"ServeOnNode", daemon.ServeOnNode, true},
+	} {
+		var log bytes.Buffer
+		err := tt.serve(&log, "json", "v1.2.3", func(p daemon.Process) error {
+			if (p.Writer != nil) != tt.writer || p.Reload == nil {
+				t.Errorf("%s: %+v", tt.name, p)
+			}
+			p.Log.Info("serving")
+			return failed
+		})
+		if failure, ok := errors.AsType[daemon.Failure](err); !ok || failure.Format != "json" || !errors.Is(err, failed) {
+			t.Errorf("%s: %v, want a Failure in JSON", tt.name, err)
+		}
+		started, rest, _ := strings.Cut(log.String(), "\n")
+		if !strings.HasSuffix(started, `"msg":"starting","version":"v1.2.3"}`) || !strings.Contains(rest, `"msg":"serving"`) {
+			t.Errorf("%s: log %s", tt.name, log.String())
+		}
+		if err := tt.serve(&log, "text", "", func(daemon.Process) error { return nil }); err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		if err := tt.serve(&log, "xml", "", nil); err == nil {
+			t.Errorf("%s: a log in XML", tt.name)
+		}
+	}
+}
+
+// recorder makes tasks that record in which order they end.
+type recorder struct{ ended chan string }
+
+// task returns one that drains for a while after ctx ends.
+func (r recorder) task(name string, drain time.Duration, err error) daemon.Task {
+	return func(ctx context.Context) error {
+		<-ctx.Done()
+		time.Sleep(drain)
+		r.ended <- name
+		return err
+	}
+}
+
+func (r recorder) order() (names []string) {
+	close(r.ended)
+	for name := range r.ended {
+		names = append(names, name)
+	}
+	return names
+}
+
+func TestGroup_LastEndAfterTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := recorder{make(chan string, 3)}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := daemon.Group{
+			Tasks: []daemon.Task{r.task("server", time.Second, nil), r.task("reload", 0, nil)},
+			Last:  []daemon.Task{r.task("data", 0, nil)},
+		}.Run(ctx)
+		if got, want := r.order(), []string{"reload", "server", "data"}; err != nil || !slices.Equal(got, want) {
+			t.Errorf("tasks end in the order %v, want %v; %v", got, want, err)
+		}
+	})
+}
+
+func TestGroup_FailureEndsAll(t *testing.T) {
+	failure := errors.New("failure")
+	fail := func(context.Context) error { return failure }
+	for name, group := range map[string]func(recorder) daemon.Group{
+		"a task": func(r recorder) daemon.Group {
+			return daemon.Group{Tasks: []daemon.Task{fail, r.task("server", time.Second, errors.New("later"))},
+				Last: []daemon.Task{r.task("data", 0, nil)}}
+		},
+		"a last task": func(r recorder) daemon.Group {
+			return daemon.Group{Tasks: []daemon.Task{r.task("server", time.Second, nil)}, Last: []daemon.Task{fail, r.task("data", 0, nil)}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := recorder{make(chan string, 2)}
+				err := group(r).Run(t.Context())
+				if got, want := r.order(), []string{"server", "data"}; !errors.Is(err, failure) || !slices.Equal(got, want) {
+					t.Errorf("tasks end in the order %v, want %v; %v", got, want, err)
+				}
+			})
+		})
+	}
+}
+
+// TestReloader_RetriesApply: a valid configuration that cannot be applied is applied again
+// until it succeeds, without another change of the file. The error is logged once.
+func TestReloader_RetriesApply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &fakeSource{}
+		var log logbuffer.Buffer
+		failures, applied := 0, 0
+		r := daemon.Reloader[int]{
+			Source: source, Log: slog.New(slog.NewTextHandler(&log, nil)),
+			Apply: func(int) (daemon.Task, error) {
+				applied++
+				if failures > 0 {
+					failures--
+					return nil, errors.New("too many watches")
+				}
+				return nil, nil
+			},
+		}
+		if err := r.Start(0, prometheus.NewRegistry()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		time.Sleep(time.Second)
+		failures = 3
+		source.changed.Store(true)
+		time.Sleep(time.Minute)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if applied != 5 || strings.Count(log.String(), "too many watches") != 1 {
+			t.Errorf("applied %d times, want 5: at the start, and 4 times after the change; the log:\n%s", applied, log.String())
+		}
+	})
+}
+
+// fakeSource is a source of valid configurations.
+type fakeSource struct{ changed atomic.Bool }
+
+func (s *fakeSource) Load() (int, error)            { return 1, nil }
+func (s *fakeSource) Changed() bool                 { return s.changed.Swap(false) }
+func (s *fakeSource) NeedRestart(_, _ int) []string { return nil }
