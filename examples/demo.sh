@@ -55,7 +55,7 @@ say "The queries that the C library in the pod sends for a name. The manifests s
 show lookup -f '*.yaml' --kubelet-config "$node" --pod shop/web payments
 
 say "Names outside the cluster need a server: here it is the cluster DNS of this project, for the cluster of a partner."
-serve dns --manifests . --cluster-domain partner.example --resolv-conf "" --listen $upstream
+serve dns --config node/dns.yaml --manifests . --cluster-domain partner.example --listen $upstream
 
 say "An external name: every search domain is tried first."
 external=payments.shop.svc.partner.example
@@ -72,8 +72,7 @@ show lookup -f '*.yaml' --config node/shim.yaml --pod shop/web --compare $extern
 
 if [ "$(uname)" = Linux ]; then
   say "A node cache in front of that server. It keeps answering when the server is gone."
-  serve nodecache --listen $cache --interface "" --notrack disabled --resolv-conf "" \
-    --cluster-dns $upstream --cluster-domain partner.example
+  serve nodecache --config node/nodecache.yaml --listen $cache --cluster-dns $upstream --cluster-domain partner.example
   show lookup -f '*.yaml' --kubelet-config "$node" --pod shop/gateway $external --server $cache
   kill "${servers[0]}"
   show lookup -f '*.yaml' --kubelet-config "$node" --pod shop/gateway $external --server $cache

@@ -27,7 +27,7 @@ func Kinds() []string { return []string{KindShim, KindAgent, KindDNS, KindNodeCa
 //	min, max of a number, a duration or an amount of memory
 //	restart  "true" if a change takes effect when the server restarts
 //	relative "true" if a relative path is resolved from the directory of the file
-//	flag     of the servers that overrides the field; "true": its name with hyphens; arg is its value
+//	flag     of the servers that overrides the field; arg is its value
 //	fact     the flag of render, validate and lookup
 //
 // An embedded struct can have others for its fields: "defaults", such as "listen=:53", and "restarts".
@@ -55,7 +55,7 @@ type APIServerConfiguration struct {
 
 	// Lameduck is the time for which the server answers after the signal to terminate, such as
 	// "10s": until clients stop using it.
-	Lameduck string `json:"lameduck,omitempty" format:"duration" restart:"true" flag:"lameduck" arg:"TIME"`
+	Lameduck string `json:"lameduck,omitempty" format:"duration" restart:"true"`
 }
 
 // NodeConfiguration is the node's DNS configuration as its kubelet has it. A field that is
@@ -64,24 +64,24 @@ type NodeConfiguration struct {
 	// KubeletConfig is the path of the node's KubeletConfiguration, which has clusterDNS,
 	// clusterDomain and resolvConf. A relative path is resolved from the directory of this
 	// file. Empty: none.
-	KubeletConfig string `json:"kubeletConfig,omitempty" relative:"true" flag:"kubelet-config" fact:"kubelet-config" arg:"FILE"`
+	KubeletConfig string `json:"kubeletConfig,omitempty" relative:"true" fact:"kubelet-config" arg:"FILE"`
 
 	// KubeletConfigDir is the directory of the kubelet's flag --config-dir. Its files with the
 	// extension .conf override KubeletConfig, as in the kubelet. A relative path is resolved
 	// from the directory of this file. Empty: none.
-	KubeletConfigDir string `json:"kubeletConfigDir" relative:"true" flag:"kubelet-config-dir" fact:"kubelet-config-dir" arg:"DIR"`
+	KubeletConfigDir string `json:"kubeletConfigDir" relative:"true" fact:"kubelet-config-dir" arg:"DIR"`
 
 	// ClusterDNS lists the addresses of the cluster DNS. Absent: the kubelet's. An empty
 	// list: the node has none.
-	ClusterDNS *[]string `json:"clusterDNS,omitempty" format:"ip" flag:"cluster-dns" fact:"cluster-dns" arg:"IP,.."`
+	ClusterDNS *[]string `json:"clusterDNS,omitempty" format:"ip" fact:"cluster-dns" arg:"IP,.."`
 
 	// ClusterDomain is the domain of the cluster. Absent: the kubelet's. "": none.
-	ClusterDomain *string `json:"clusterDomain,omitempty" flag:"cluster-domain" fact:"cluster-domain" arg:"DOMAIN"`
+	ClusterDomain *string `json:"clusterDomain,omitempty" fact:"cluster-domain" arg:"DOMAIN"`
 
 	// ResolvConf is the path of the resolv.conf that pods inherit. A relative path is
 	// resolved from the directory of this file. Absent: the kubelet's. "": pods inherit
 	// nothing, as with the kubelet.
-	ResolvConf *string `json:"resolvConf,omitempty" relative:"true" flag:"resolv-conf" fact:"resolv-conf" arg:"PATH"`
+	ResolvConf *string `json:"resolvConf,omitempty" relative:"true" fact:"resolv-conf" arg:"PATH"`
 
 	// HostResolver is "auto" to give pods the upstream servers of systemd-resolved if
 	// ResolvConf is its stub, which is a server on the node's loopback, and those of
@@ -97,7 +97,7 @@ type NodeConfiguration struct {
 
 	// NodeIPs lists the addresses of the node, which are used if ResolvConf is "". Empty:
 	// unknown.
-	NodeIPs []string `json:"nodeIPs,omitempty" format:"ip" flag:"node-ip" fact:"node-ip" arg:"IP,.."`
+	NodeIPs []string `json:"nodeIPs,omitempty" format:"ip" fact:"node-ip" arg:"IP,.."`
 
 	// NodeName is the name of the node at the API server. The shim and the agent require it,
 	// with and without a kubeconfig. Empty: unknown.

@@ -19,7 +19,7 @@ type ResolverConfiguration struct {
 	// cache sends their reverse names to the cluster DNS, even if StubDomains has a shorter zone,
 	// such as "10.in-addr.arpa". Empty: the cluster DNS server forwards PTR queries for unknown
 	// addresses, and a node cache sends it all reverse names that are not in StubDomains.
-	ReverseCIDRs []string `json:"reverseCIDRs,omitempty" format:"network" flag:"reverse-cidr" arg:"CIDR"`
+	ReverseCIDRs []string `json:"reverseCIDRs,omitempty" format:"network"`
 
 	// Upstreams lists the servers to forward to: ADDR, ADDR:PORT, tcp://ADDR for TCP only,
 	// or tls://ADDR#NAME for DNS over TLS. Empty: those in ResolvConf.
@@ -28,7 +28,7 @@ type ResolverConfiguration struct {
 	// ResolvConf is the path of a resolv.conf, which is watched. Its servers are used if Upstreams is
 	// empty. Its search domains end the search lists of a node cache. "": there is none, and without
 	// Upstreams names outside the cluster are refused.
-	ResolvConf *string `json:"resolvConf,omitempty" default:"/etc/resolv.conf" flag:"resolv-conf" arg:"PATH"`
+	ResolvConf *string `json:"resolvConf,omitempty" default:"/etc/resolv.conf"`
 
 	// UpstreamPolicy is the order in which the servers of Upstreams, ResolvConf and
 	// StubDomains are tried: "sequential", the order of the list; "random"; or
@@ -41,11 +41,11 @@ type ResolverConfiguration struct {
 
 	// AutopathSuffix is the autopath domain: names below it are expanded. It must be the
 	// same on the nodes.
-	AutopathSuffix string `json:"autopathSuffix" default:"ap.k8s.io" format:"domain" restart:"true" flag:"autopath-suffix" arg:"DOMAIN"`
+	AutopathSuffix string `json:"autopathSuffix" default:"ap.k8s.io" format:"domain" restart:"true"`
 
 	// EDNSOption is the code of the EDNS0 option in which node caches send a search list to the cluster
 	// DNS. It must be the same in both.
-	EDNSOption uint16 `json:"ednsOption,omitempty" default:"65313" min:"65001" max:"65534" restart:"true" flag:"edns-option" arg:"CODE"`
+	EDNSOption uint16 `json:"ednsOption,omitempty" default:"65313" min:"65001" max:"65534" restart:"true"`
 
 	// Limits bound what clients can use of the server.
 	Limits Limits `json:"limits,omitzero"`
@@ -70,17 +70,17 @@ type DNSConfiguration struct {
 	// "insecure": every one whose IP a pod can have: no loopback, link-local, multicast or
 	// unspecified address, and in ReverseCIDRs unless they are empty. "verified": those of
 	// existing pods, which the server then watches.
-	Pods string `json:"pods,omitempty" default:"insecure" values:"disabled,insecure,verified" restart:"true" flag:"pods" arg:"MODE"`
+	Pods string `json:"pods,omitempty" default:"insecure" values:"disabled,insecure,verified" restart:"true"`
 
 	// TTL is the TTL of the cluster's records in seconds.
-	TTL *uint32 `json:"ttl,omitempty" default:"5" max:"3600" restart:"true" flag:"ttl" arg:"SECONDS"`
+	TTL *uint32 `json:"ttl,omitempty" default:"5" max:"3600" restart:"true"`
 
 	// LocalNames are answered by the server itself.
 	LocalNames LocalNames `json:"localNames,omitzero"`
 
 	// HostSuffixes lists the search domains of the nodes, which end the search lists of
 	// names below search.NAMESPACE.CLUSTERDOMAIN.AUTOPATHSUFFIX. At most 8. Empty: none.
-	HostSuffixes []string `json:"hostSuffixes,omitempty" format:"domain" restart:"true" flag:"host-suffix" arg:"DOMAIN"`
+	HostSuffixes []string `json:"hostSuffixes,omitempty" format:"domain" restart:"true"`
 
 	// AutopathService is the Service of the node caches, NAMESPACE/NAME. Its endpoints may
 	// send a search list.
@@ -89,7 +89,7 @@ type DNSConfiguration struct {
 	// AutopathNetworks lists the networks whose clients may send a search list, such as
 	// "203.0.113.0/24", instead of the endpoints of AutopathService. Empty: those
 	// endpoints; with Manifests, the loopback addresses.
-	AutopathNetworks []string `json:"autopathNetworks,omitempty" format:"network" restart:"true" flag:"autopath-network" arg:"CIDR"`
+	AutopathNetworks []string `json:"autopathNetworks,omitempty" format:"network" restart:"true"`
 }
 
 // NodeCacheConfiguration configures the node-local DNS cache.
@@ -101,13 +101,13 @@ type NodeCacheConfiguration struct {
 	// Interface is the name of a dummy network interface that gets the addresses of
 	// Listen. It is created if it does not exist, and stays when the server stops. Empty:
 	// the node has the addresses already.
-	Interface string `json:"interface,omitempty" format:"interface" restart:"true" flag:"interface" arg:"NAME"`
+	Interface string `json:"interface,omitempty" format:"interface" restart:"true"`
 
 	// Notrack is "auto" or "disabled". "auto" keeps kube-proxy and host ports of pods from
 	// translating the addresses of Listen, except loopback addresses, with nftables rules that
 	// exempt queries from connection tracking. The rules need Linux 5.12 and CAP_NET_ADMIN; only
 	// link-local addresses are served without them.
-	Notrack string `json:"notrack,omitempty" default:"auto" values:"auto,disabled" restart:"true" flag:"notrack" arg:"MODE"`
+	Notrack string `json:"notrack,omitempty" default:"auto" values:"auto,disabled" restart:"true"`
 
 	// FallbackService is a headless Service of the pods of the cluster DNS, as NAME.NAMESPACE. Queries to
 	// Listen go to these pods, at port 53, while the node cache is down or does not answer: the kernel
@@ -141,7 +141,7 @@ type LocalNames struct {
 type SnapshotConfiguration struct {
 	// Path is the path of the file, in a directory that the server may write. Empty: no
 	// snapshot.
-	Path string `json:"path,omitempty" restart:"true" flag:"snapshot" arg:"FILE"`
+	Path string `json:"path,omitempty" restart:"true"`
 }
 
 // StubDomain is a domain with servers of its own.

@@ -29,10 +29,10 @@ type NodeServerConfiguration struct {
 
 	// Kubeconfig is the path of a kubeconfig for the API server, to look pods up. The
 	// kubelet's own is enough: it can read the pods of the node. Empty: no API server.
-	Kubeconfig string `json:"kubeconfig,omitempty" flag:"kubeconfig" arg:"FILE"`
+	Kubeconfig string `json:"kubeconfig,omitempty"`
 
 	// Manifests is the kubelet's directory of static pods. Empty: none.
-	Manifests string `json:"manifests,omitempty" flag:"manifests" arg:"DIR"`
+	Manifests string `json:"manifests,omitempty"`
 
 	Node     NodeConfiguration     `json:"node,omitzero"`
 	Autopath AutopathConfiguration `json:"autopath,omitzero"`
@@ -46,7 +46,7 @@ type ShimConfiguration struct {
 	NodeServerConfiguration `json:",inline" defaults:"listen=unix:///run/dnsconfigurer/shim.sock"`
 
 	// RuntimeEndpoint is the socket of the container runtime.
-	RuntimeEndpoint string `json:"runtimeEndpoint" default:"/run/containerd/containerd.sock" format:"socket" restart:"true" flag:"true"`
+	RuntimeEndpoint string `json:"runtimeEndpoint" default:"/run/containerd/containerd.sock" format:"socket" restart:"true"`
 
 	// OnUnknownPod says what happens if a pod cannot be looked up. "Passthrough": its request
 	// is forwarded with the kubelet's DNS. "Fail": its request fails, and the kubelet tries
@@ -71,7 +71,7 @@ type AgentConfiguration struct {
 
 	// InCluster looks pods up with the service account of the agent's own pod, instead of
 	// Kubeconfig.
-	InCluster bool `json:"inCluster,omitempty" flag:"in-cluster" arg:""`
+	InCluster bool `json:"inCluster,omitempty"`
 
 	// StartupTaint is the taint with which the kubelets register, "KEY=VALUE:EFFECT" or
 	// "KEY:EFFECT". The agent removes it from its node when the NRI relay or the shim is

@@ -16,11 +16,11 @@ type WebhookConfiguration struct {
 
 	// Ignore lists the codes of findings that are not reported, such as "old-glibc-search".
 	// Codes of errors are allowed: a pod with such an error is created.
-	Ignore []string `json:"ignore,omitempty" flag:"ignore" arg:"CODE"`
+	Ignore []string `json:"ignore,omitempty"`
 
 	// DenyOn is the lowest severity of a finding for which a pod is denied: "error",
 	// "warning", or "never" to report errors as warnings.
-	DenyOn string `json:"denyOn,omitempty" default:"error" values:"error,warning,never" flag:"deny-on" arg:"SEVERITY"`
+	DenyOn string `json:"denyOn,omitempty" default:"error" values:"error,warning,never"`
 
 	// Node is the DNS configuration of the nodes. Absent clusterDNS and clusterDomain:
 	// those of the kubelet's file, or without one 10.96.0.10 and cluster.local. Absent
@@ -33,8 +33,8 @@ type WebhookConfiguration struct {
 type TLSConfiguration struct {
 	// CertFile is the path of the certificate and its intermediate certificates, PEM.
 	// Required.
-	CertFile string `json:"certFile,omitempty" restart:"true" flag:"tls-cert" arg:"FILE"`
+	CertFile string `json:"certFile,omitempty" restart:"true"`
 
 	// KeyFile is the path of the certificate's key, PEM. Required.
-	KeyFile string `json:"keyFile,omitempty" restart:"true" flag:"tls-key" arg:"FILE"`
+	KeyFile string `json:"keyFile,omitempty" restart:"true"`
 }

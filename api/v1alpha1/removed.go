@@ -27,10 +27,11 @@ var removedFlags = map[string]string{
 	"autopath-network": "autopathNetworks", "autopath-service": "autopathService", "autopath-suffix": "autopathSuffix",
 	"cluster-dns": "node.clusterDNS", "cluster-domain": "node.clusterDomain", "deny-on": "denyOn", "edns-option": "ednsOption",
 	"host-suffix": "hostSuffixes", "ignore": "ignore", "in-cluster": "inCluster", "interface": "interface",
-	"kubelet-config": "node.kubeletConfig", "kubelet-config-dir": "node.kubeletConfigDir", "lameduck": "lameduck",
-	"manifests": "manifests", "node-ip": "node.nodeIPs", "notrack": "notrack", "pods": "pods", "resolv-conf": "resolvConf",
-	"reverse-cidr": "reverseCIDRs", "runtime-endpoint": "runtimeEndpoint", "snapshot": "snapshot.path",
-	"stub-domain": "stubDomains", "tls-cert": "tls.certFile", "tls-key": "tls.keyFile", "ttl": "ttl", "upstream-policy": "upstreamPolicy",
+	"kubeconfig": "kubeconfig", "kubelet-config": "node.kubeletConfig", "kubelet-config-dir": "node.kubeletConfigDir",
+	"lameduck": "lameduck", "manifests": "manifests", "node-ip": "node.nodeIPs", "notrack": "notrack", "pods": "pods",
+	"resolv-conf": "resolvConf (shim and agent: node.resolvConf)", "reverse-cidr": "reverseCIDRs",
+	"runtime-endpoint": "runtimeEndpoint", "snapshot": "snapshot.path", "stub-domain": "stubDomains",
+	"tls-cert": "tls.certFile", "tls-key": "tls.keyFile", "ttl": "ttl", "upstream-policy": "upstreamPolicy",
 }
 
 // FlagReplacement returns the field that replaces a flag of 0.1.0; "" if it is not one.

@@ -91,8 +91,12 @@ func TestDeploy_ClusterDNS(t *testing.T) {
 
 	args[at] = configFile
 	p := &dnsProcess{t: t, addr: freeAddr(t), http: freeAddr(t)}
-	_, p.stop = startCommand(t, append(args, "--listen", p.addr, "--http", p.http, "--kubeconfig", kubeconfig, "--lameduck", "0s",
-		"--resolv-conf", "", "--snapshot", filepath.Join(dir, "dns.snapshot")), &p.log)
+	text = strings.NewReplacer("path: /var/lib/dnsconfigurer/", "path: "+dir+"/", "lameduck: 10s", "lameduck: 0s",
+		"resolvConf: /etc/resolv.conf", `resolvConf: ""`).Replace(text)
+	if err := os.WriteFile(configFile, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, p.stop = startCommand(t, append(args, "--listen", p.addr, "--http", p.http, "--kubeconfig", kubeconfig), &p.log)
 	p.ready()
 	if got := p.ask("web.shop.svc.cluster.local.", 1); got != "10.96.0.9" {
 		t.Errorf("web.shop: %s\n%s", got, p.log.String())

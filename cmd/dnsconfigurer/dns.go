@@ -26,8 +26,7 @@ Flags override the configuration file. It is read again when it changes, and at 
 SIGHUP. If it is invalid, the server keeps the previous one.`,
 		Example: `  dnsconfigurer dns --manifests examples/ --listen 127.0.0.1:1053
   dnsconfigurer dns --kubeconfig ~/.kube/config --listen 127.0.0.1:1053 --upstream 192.0.2.53
-  dnsconfigurer dns --config /etc/dnsconfigurer/dns.yaml
-  dnsconfigurer dns --listen 0.0.0.0:53 --snapshot /var/lib/dnsconfigurer/dns.snapshot --http :8080`,
+  dnsconfigurer dns --config /etc/dnsconfigurer/dns.yaml`,
 		Args: usage.NoArguments,
 	}
 	source := dnsnode.ClusterDNSKind().FromFlags(cmd.Flags())
@@ -60,10 +59,7 @@ names of the cluster get SERVFAIL, never NXDOMAIN. Names outside the cluster are
 
 Flags override the configuration file. It is read again when it changes, and at once on
 SIGHUP. If it is invalid, the cache keeps the previous one.`,
-		Example: `  dnsconfigurer nodecache --cluster-dns 10.96.0.10 --interface dnsconfigurer
-  dnsconfigurer nodecache --cluster-dns 10.96.0.10 --listen 169.254.20.10:53 \
-    --listen [fd00:20::10]:53 --http 127.0.0.1:9353
-  dnsconfigurer nodecache --cluster-dns 127.0.0.1:1053 --listen 127.0.0.1:2053
+		Example: `  dnsconfigurer nodecache --cluster-dns 10.96.0.10 --listen 127.0.0.1:1053
   dnsconfigurer nodecache --config /etc/dnsconfigurer/nodecache.yaml`,
 		Args: usage.NoArguments,
 	}

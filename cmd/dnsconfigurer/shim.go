@@ -27,7 +27,7 @@ request is forwarded unchanged, or fails so that the kubelet tries again. If the
 decision, it is forwarded unchanged; docs/nodes.md lists the outcomes.
 
 The node facts (clusterDNS, clusterDomain and resolvConf of the kubelet) are required and
-have no defaults. Set --kubelet-config, so that they cannot differ from the kubelet's. If they
+have no defaults. Set node.kubeletConfig, so that they cannot differ from the kubelet's. If they
 lead to another DNS configuration than the kubelet sent, the request is forwarded unchanged, unless
 the mode is Force.
 
@@ -37,9 +37,7 @@ at once on SIGHUP. If the configuration is invalid, the shim keeps the previous 
 If the configuration is invalid when the shim starts, the shim uses the last valid one, which it
 has saved in $STATE_DIRECTORY. If there is none, it forwards all requests unchanged until the
 configuration is valid. The shim exits only if its socket or the runtime endpoint is unusable.`,
-		Example: `  dnsconfigurer shim --config /etc/dnsconfigurer/shim.yaml
-  dnsconfigurer shim --kubelet-config /var/lib/kubelet/config.yaml --node-name worker-1 \
-    --kubeconfig /etc/kubernetes/kubelet.conf --manifests /etc/kubernetes/manifests`,
+		Example: "  dnsconfigurer shim --config /etc/dnsconfigurer/shim.yaml",
 	}
 	source := shim.Kind().FromFlags(cmd.Flags())
 	run := func(cmd *cobra.Command, flagsErr error) error {
@@ -85,16 +83,14 @@ file is written when the pod is found. If the pod is not found at all, or the te
 not recognized, the file stays as it is; docs/nodes.md lists the outcomes.
 
 The node facts (clusterDNS, clusterDomain and resolvConf of the kubelet) have no defaults. They
-are required unless the field inferNodeFacts is set. Set --kubelet-config, so that they cannot
+are required unless the field inferNodeFacts is set. Set node.kubeletConfig, so that they cannot
 differ from the kubelet's. If they lead to another DNS configuration than the kubelet computed,
 the file stays as it is, unless the mode is Force.
 
 Flags override the configuration file. It is read again when it or a file that it names changes, and
 at once on SIGHUP. If the configuration is invalid, the agent keeps the previous one.`,
-		Example: `  dnsconfigurer agent --config /etc/dnsconfigurer/agent.yaml
-  dnsconfigurer agent --kubelet-config /var/lib/kubelet/config.yaml --node-name worker-1 \
-    --kubeconfig /etc/kubernetes/kubelet.conf --manifests /etc/kubernetes/manifests`,
-		Args: usage.NoArguments,
+		Example: "  dnsconfigurer agent --config /etc/dnsconfigurer/agent.yaml",
+		Args:    usage.NoArguments,
 	}
 	source := node.AgentKind().FromFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

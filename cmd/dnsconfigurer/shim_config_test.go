@@ -178,7 +178,9 @@ func TestShim_BadFlags(t *testing.T) {
 	}{
 		{"an unknown flag", []string{"--new-flag", "x"}, "unknown flag: --new-flag"},
 		{"an unknown flag with a value", []string{"--new-flag=x"}, "unknown flag: --new-flag"},
-		{"a flag without its value", []string{"--kubeconfig"}, "flag needs an argument: --kubeconfig"},
+		{"a flag of an earlier release", []string{"--kubelet-config", "x"},
+			"unknown flag: --kubelet-config: set node.kubeletConfig in the file of --config"},
+		{"a flag without its value", []string{"--node-name"}, "flag needs an argument: --node-name"},
 		{"a log format", []string{"--log-format", "xml"}, `--log-format: "xml": want text or json`},
 		{"an argument", []string{"extra"}, `unexpected argument "extra"`},
 	} {

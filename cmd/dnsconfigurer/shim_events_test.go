@@ -134,7 +134,7 @@ func TestShim_Modes(t *testing.T) {
 	api := newClusterAPI(t, podOf("web", "u1"), podOf("last", "u2"))
 	n := newShimNode(t, api.url, map[string]string{"shim.yaml": nodeShim + "mode: Observe\n"})
 	n.expect("Observe", request("web", "u1", "api"), request("web", "u1", "api"))
-	n.write("shim.yaml", nodeShim+"mode: Force\n")
+	n.configure(nodeShim + "mode: Force\n")
 	n.hangup()
 	hosts := withDNS(request("last", "u2", "api"), &runtimeapi.DNSConfig{Servers: []string{"192.0.2.53"}})
 	n.expect("Force", withDNS(request("last", "u2", "api"), autopathDNS()), hosts)

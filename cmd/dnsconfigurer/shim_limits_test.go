@@ -93,7 +93,7 @@ func TestShim_LookupTimeout(t *testing.T) {
 	n := newShimNode(t, api.url, map[string]string{"shim.yaml": quickShim})
 	n.expect("with 1s", request("web", "u1", "api"), request("web", "u1", "api"))
 	n.expectCounts(map[string]int{"lookup_timeout": 1})
-	n.write("shim.yaml", nodeShim)
+	n.configure(nodeShim)
 	n.hangup()
 	n.expect("with 30s", withDNS(request("web", "u1", "api"), autopathDNS()), request("web", "u1", "api"))
 	n.expectCounts(map[string]int{"lookup_timeout": 1, "edited": 1})
@@ -131,7 +131,7 @@ func TestShim_HungLog(t *testing.T) {
 // SIGTERM ends it, although a call of the runtime does not end and no line was written.
 func TestShim_HungLogStop(t *testing.T) {
 	n := newMachine(t, map[string]string{"manifests/web.yaml": autopathManifest, "shim.yaml": nodeShim + "drainTimeout: 1s\n"})
-	command := newCommand(t, append([]string{"shim"}, n.flags()...), fullPipe(t))
+	command := newCommand(t, []string{"shim", "--config", n.dir + "/shim.yaml"}, fullPipe(t))
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}

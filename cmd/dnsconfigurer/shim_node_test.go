@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -107,14 +108,15 @@ func (a *clusterAPI) sent() []*corev1.Event {
 // shimNode is a node on which the command runs as a process, between a kubelet, which is
 // the test, and a runtime.
 type shimNode struct {
-	t       *testing.T
-	dir     string
-	runtime *sandboxes
-	kubelet runtimeapi.RuntimeServiceClient
-	http    string
-	log     logbuffer.Buffer
-	signal  func(os.Signal) error
-	stop    func() // waits for it
+	t          *testing.T
+	dir        string
+	runtime    *sandboxes
+	kubelet    runtimeapi.RuntimeServiceClient
+	http       string
+	kubeconfig string // "": none
+	log        logbuffer.Buffer
+	signal     func(os.Signal) error
+	stop       func() // waits for it
 }
 
 const (
@@ -124,7 +126,7 @@ const (
 	// for a pod of three megabytes.
 	nodeShim = quickShim + "lookupTimeout: 30s\n"
 
-	quickShim = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\nmanifests: manifests\n" +
+	quickShim = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n" +
 		"node: {kubeletConfig: kubelet.yaml, nodeName: Worker}\n"
 )
 
@@ -133,12 +135,12 @@ const (
 func newShimNode(t *testing.T, url string, files map[string]string) *shimNode {
 	t.Helper()
 	n := newMachine(t, files)
-	args := n.flags()
 	if url != "" {
 		n.write("kubeconfig", kubeapi.Kubeconfig(url))
-		args = append(args, "--kubeconfig", n.dir+"/kubeconfig")
+		n.kubeconfig = n.dir + "/kubeconfig"
+		n.configure(cmp.Or(files["shim.yaml"], nodeShim))
 	}
-	n.start(args...)
+	n.start("--config", n.dir+"/shim.yaml")
 	return n
 }
 
@@ -156,6 +158,7 @@ func newMachine(t *testing.T, files map[string]string) *shimNode {
 	for name, text := range all {
 		n.write(name, text)
 	}
+	n.configure(all["shim.yaml"])
 	l, err := net.Listen("unix", filepath.Join(n.dir, "runtime.sock"))
 	if err != nil {
 		t.Fatal(err)
@@ -177,10 +180,11 @@ func newMachine(t *testing.T, files map[string]string) *shimNode {
 	return n
 }
 
-// flags returns the flags of the command with all paths in the directory of the node.
-func (n *shimNode) flags() []string {
-	return []string{"--config", n.dir + "/shim.yaml", "--listen", "unix://" + n.dir + "/run/shim.sock",
-		"--runtime-endpoint", "unix://" + n.dir + "/runtime.sock", "--manifests", n.dir + "/manifests", "--http", n.http}
+// configure writes the configuration file, with all paths in the directory of the node.
+func (n *shimNode) configure(text string) {
+	n.t.Helper()
+	n.write("shim.yaml", fmt.Sprintf("%slisten: %s/run/shim.sock\nruntimeEndpoint: %s/runtime.sock\nmanifests: %s/manifests\n"+
+		"http: %s\nkubeconfig: %q\n", text, n.dir, n.dir, n.dir, n.http, n.kubeconfig))
 }
 
 // start starts the command.

@@ -151,7 +151,7 @@ func TestShim_BrokenAPI(t *testing.T) {
 			n.expect("the API's pod", request("web", "u1", "api"), request("web", "u1", "api"))
 			n.expectCounts(map[string]int{string(tt.want): 1})
 			if tt.want == cri.LookupTimeout {
-				n.write("shim.yaml", nodeShim)
+				n.configure(nodeShim)
 				n.hangup()
 			}
 			n.expect("a static pod", withDNS(request("web-worker", "h1", "file"), autopathDNS()), request("web-worker", "h1", "file"))
@@ -188,7 +188,7 @@ func TestShim_MirrorPod(t *testing.T) {
 	n.expect("with a manifest", fromFile, fromFile)
 	n.expect("without a manifest", fromURL, fromURL)
 	n.expectCounts(map[string]int{"unchanged": 1, "node_facts_mismatch": 1})
-	n.write("shim.yaml", nodeShim+"mode: Force\n")
+	n.configure(nodeShim + "mode: Force\n")
 	n.hangup()
 	hosts := &runtimeapi.DNSConfig{Servers: []string{"192.0.2.53"}}
 	n.expect("Force with a manifest", fromFile, withDNS(plainRequest("web-worker", "h1", "file"), hosts))
@@ -249,7 +249,7 @@ func TestShim_Resolved(t *testing.T) {
 	stubbed := func(domain string) *runtimeapi.PodSandboxConfig { return q("127.0.0.53", domain, "edns0", "trust-ad") }
 
 	n.expect("never", stubbed("a.example"), stubbed("a.example"))
-	n.write("shim.yaml", config+"auto}\n")
+	n.configure(config + "auto}\n")
 	n.hangup()
 	n.expect("auto", q("192.0.2.53", "a.example"), stubbed("a.example"))
 	n.write("resolve/resolv.conf", "nameserver 192.0.2.54\nsearch b.example\n")
@@ -278,7 +278,7 @@ func TestShim_LastGoodHostFile(t *testing.T) {
 	n.expect("a good file", q(good), q(good))
 	n.write("resolv.conf", "# nothing\n")
 	n.expect("an empty one", q(good), q(&runtimeapi.DNSConfig{}))
-	n.write("shim.yaml", nodeShim+"autopath: {suffix: ap.example}\n")
+	n.configure(nodeShim + "autopath: {suffix: ap.example}\n")
 	n.hangup()
 	n.expect("after a reload", q(good), q(&runtimeapi.DNSConfig{}))
 	n.expectCounts(map[string]int{"unchanged": 1, "edited": 2})

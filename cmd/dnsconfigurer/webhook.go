@@ -32,8 +32,7 @@ The certificate is read again when its files change.
 
 Flags override the configuration file. It is read again when it changes, and at once on
 SIGHUP. If it is invalid, the webhook keeps the previous one.`,
-		Example: `  dnsconfigurer webhook --tls-cert /tls/tls.crt --tls-key /tls/tls.key --http :9153
-  dnsconfigurer webhook --config /etc/dnsconfigurer/webhook.yaml
+		Example: `  dnsconfigurer webhook --config /etc/dnsconfigurer/webhook.yaml
   dnsconfigurer webhook manifests --cert-manager-issuer internal | kubectl apply -f -`,
 		Args: usage.NoArguments,
 	}

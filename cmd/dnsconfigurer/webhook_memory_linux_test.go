@@ -42,11 +42,11 @@ func TestWebhook_Memory(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := certs.NewAuthority(t).Write(t, dir, "webhook")
 	addr := freeAddr(t)
-	config := writeFile(t, "webhook.yaml", map[string]any{"apiVersion": v1alpha1.GroupVersion, "kind": v1alpha1.KindWebhook,
-		"node": map[string]string{"clusterDomain": "cluster.local"}})
+	config := writeFile(t, "webhook.yaml", map[string]any{"apiVersion": v1alpha1.GroupVersion,
+		"kind": v1alpha1.KindWebhook, "node": map[string]string{"clusterDomain": "cluster.local"}, "lameduck": "1ms",
+		"tls": map[string]string{"certFile": certFile, "keyFile": keyFile}})
 	p := &process.Process{Program: process.Build(t, dir), LogFile: filepath.Join(dir, "log"),
-		Args: []string{"webhook", "--listen", addr, "--http", freeAddr(t), "--tls-cert", certFile,
-			"--tls-key", keyFile, "--lameduck", "1ms", "--config", config}}
+		Args: []string{"webhook", "--listen", addr, "--http", freeAddr(t), "--config", config}}
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -31,11 +31,11 @@ func newScaledWebhook(t *testing.T, args ...string) (p *dnsProcess, addr string)
 	t.Helper()
 	certFile, keyFile := certs.NewAuthority(t).Write(t, t.TempDir(), "webhook")
 	config := writeFile(t, "webhook.yaml", map[string]any{"apiVersion": v1alpha1.GroupVersion,
-		"kind": v1alpha1.KindWebhook, "node": map[string]string{"clusterDomain": "cluster.local"}})
+		"kind": v1alpha1.KindWebhook, "node": map[string]string{"clusterDomain": "cluster.local"}, "lameduck": "1ms",
+		"tls": map[string]string{"certFile": certFile, "keyFile": keyFile}})
 	p, addr = &dnsProcess{t: t, http: freeAddr(t)}, freeAddr(t)
 	_, p.stop = startCommand(t,
-		append([]string{"webhook", "--listen", addr, "--http", p.http, "--tls-cert", certFile,
-			"--tls-key", keyFile, "--lameduck", "1ms", "--config", config}, args...), &p.log)
+		append([]string{"webhook", "--listen", addr, "--http", p.http, "--config", config}, args...), &p.log)
 	p.ready()
 	return p, addr
 }
@@ -104,9 +104,11 @@ func TestWebhookScale(t *testing.T) {
 // unchecked, and the log says so once. A configured kubeconfig must exist.
 func TestWebhookScale_NoAPI(t *testing.T) {
 	certFile, keyFile := certs.NewAuthority(t).Write(t, t.TempDir(), "webhook")
+	config := writeFile(t, "webhook.yaml", map[string]any{"apiVersion": v1alpha1.GroupVersion,
+		"kind": v1alpha1.KindWebhook, "tls": map[string]string{"certFile": certFile, "keyFile": keyFile}})
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), []string{"webhook", "--listen", freeAddr(t), "--kubeconfig", "nowhere",
-		"--tls-cert", certFile, "--tls-key", keyFile}, nil, &stdout, &stderr)
+	code := run(t.Context(), []string{"webhook", "--listen", freeAddr(t), "--kubeconfig", "nowhere", "--config", config},
+		nil, &stdout, &stderr)
 	if code != exitFailed || !strings.Contains(stderr.String(), "kubeconfig nowhere: no such file") {
 		t.Errorf("without the kubeconfig: exit code %d, %s", code, &stderr)
 	}

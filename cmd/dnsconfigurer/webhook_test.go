@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -56,6 +57,11 @@ func reviewOf(t *testing.T, addr, request string) (serial int64, answer string) 
 	return r.TLS.PeerCertificates[0].SerialNumber.Int64(), string(text)
 }
 
+// webhookFields returns the fields that all tests have.
+func webhookFields(certFile, keyFile string) string {
+	return fmt.Sprintf("tls: {certFile: %q, keyFile: %q}\nlameduck: 1ms\n", certFile, keyFile)
+}
+
 // TestWebhook changes the certificate and the configuration while the command runs. Invalid
 // ones change nothing.
 func TestWebhook(t *testing.T) {
@@ -65,7 +71,8 @@ func TestWebhook(t *testing.T) {
 	file := filepath.Join(dir, "webhook.yaml")
 	write := func(domain string) {
 		t.Helper()
-		text := "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: WebhookConfiguration\nnode: {clusterDomain: " + domain + "}\n"
+		text := "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: WebhookConfiguration\nnode: {clusterDomain: " + domain + "}\n" +
+			webhookFields(certFile, keyFile)
 		if err := errors.Join(os.WriteFile(file+".new", []byte(text), 0o600), os.Rename(file+".new", file)); err != nil {
 			t.Fatal(err)
 		}
@@ -73,8 +80,7 @@ func TestWebhook(t *testing.T) {
 	write("cluster.local")
 	p := &dnsProcess{t: t, http: health}
 	p.signal, p.stop = startCommand(t,
-		[]string{"webhook", "--config", file, "--listen", addr, "--http", health, "--tls-cert",
-			certFile, "--tls-key", keyFile, "--lameduck", "1ms"}, &p.log)
+		[]string{"webhook", "--config", file, "--listen", addr, "--http", health}, &p.log)
 	p.ready()
 	expect := func(what string, serial int64, want string) {
 		t.Helper()

@@ -166,13 +166,13 @@ func TestReadFile_Size(t *testing.T) {
 
 // TestFlags: a flag that is set overrides the file, an empty one too, unless the field has a default.
 func TestFlags(t *testing.T) {
-	path := newFile(t, v1alpha1.KindShim, "kubeconfig: k\nnode: {nodeName: a}\n")
+	path := newFile(t, v1alpha1.KindShim, "http: ':1'\nnode: {nodeName: a}\n")
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
 	source := (&Kind[shim]{}).FromFlags(set)
-	if err := set.Parse([]string{"--config", path, "--kubeconfig=", "--node-name=b"}); err != nil {
+	if err := set.Parse([]string{"--config", path, "--http=", "--node-name=b"}); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := source.Load(); err != nil || c.Kubeconfig != "" || c.Node.NodeName != "b" {
+	if c, err := source.Load(); err != nil || c.HTTP != "" || c.Node.NodeName != "b" {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if err := set.Parse([]string{"--listen="}); err == nil || !strings.Contains(err.Error(), "is empty: want a value") {

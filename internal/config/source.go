@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -119,9 +118,6 @@ func (k *Kind[C]) FromFlags(set *pflag.FlagSet) *Source[C] {
 			v := &flagValue{field: f, at: f.in(api(&s.flagValues))}
 			f.setDefault(v.at)
 			set.Var(v, name, f.usage())
-			if v.at.Kind() == reflect.Bool {
-				set.Lookup(name).NoOptDefVal = "true"
-			}
 			if values := f.values(); values != nil {
 				usage.SetValues(set, name, values)
 			}
@@ -132,17 +128,11 @@ func (k *Kind[C]) FromFlags(set *pflag.FlagSet) *Source[C] {
 
 // flagOf returns the name of the flag that overrides f; "": none.
 func (k *Kind[C]) flagOf(f *field) string {
-	name := f.tag.Get(cmp.Or(k.FlagTag, "flag"))
-	switch {
-	case f.noFlag:
+	if f.noFlag {
 		return ""
-	case name == "true":
-		return upperCase.ReplaceAllStringFunc(f.name(), func(letter string) string { return "-" + strings.ToLower(letter) })
 	}
-	return name
+	return f.tag.Get(cmp.Or(k.FlagTag, "flag"))
 }
-
-var upperCase = regexp.MustCompile("[A-Z]")
 
 // Load reads the files and returns the validated configuration. If all errors are in flags,
 // the error is a usage.Error.

@@ -100,7 +100,7 @@ func TestSource_Errors(t *testing.T) {
 		{"in the file", newDNSSource(t, "--config", newFile(t, v1alpha1.KindDNS, "ttl: 3601\nlisten: [a]\n")), "listen[0]: ", false},
 		{"in a flag", newDNSSource(t, "--config", manifests, "--listen", "a"), `--listen: "a" is not an IP address with a port`, true},
 		{"two flags", newDNSSource(t, "--manifests", "m", "--kubeconfig", "k"),
-			"--manifests: cannot be combined with --kubeconfig or --snapshot", true},
+			"--manifests: cannot be combined with --kubeconfig or snapshot.path", true},
 		{"flag and file", newDNSSource(t, "--config", manifests, "--kubeconfig", "k"),
 			manifests + ": manifests: cannot be combined with --kubeconfig or " + manifests + ": snapshot.path", false},
 	} {

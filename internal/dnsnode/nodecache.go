@@ -115,7 +115,7 @@ func (a addresses) open(ctx context.Context) (*dnsserver.Sockets, error) {
 	sockets, err := dnsserver.ListenShared(ctx, a.listen)
 	switch {
 	case a.iface == nil && errors.Is(err, syscall.EADDRNOTAVAIL):
-		return nil, fmt.Errorf("%w: set --interface, or an address of the node", err)
+		return nil, fmt.Errorf("%w: set interface in the configuration file, or an address of the node", err)
 	case err != nil:
 		return nil, daemon.SocketHint(err, "listen")
 	}

@@ -44,7 +44,7 @@ func (w *webhookTest) scale(t *testing.T, c *apiserver.Cluster) {
 	}
 	dir := t.TempDir()
 	cert, key := w.issue(t, dir)
-	r := newReplica(t, w, dir, "--tls-cert", cert, "--tls-key", key, "--kubeconfig", kubeconfig)
+	r := newReplica(t, w, dir, cert, key, kubeconfig)
 	defer w.balance(t, []*replica{r})()
 	r.start(t)
 	w.grantScale(t)

@@ -32,7 +32,7 @@ const maxRuns = 60
 
 // TestHostile runs each attack on both servers, beside the well-behaved client.
 func TestHostile(t *testing.T) {
-	cluster, node := startServers(t, dnstest.Start(t, answer).Addr.String(), []string{"corp.silent.example"})
+	cluster, node := startServers(t, dnstest.Start(t, answer).Addr.String(), []string{"corp.silent.example"}, "")
 	report := &table{}
 	t.Cleanup(func() { t.Log(report) })
 	for _, target := range []*server{cluster, node} {

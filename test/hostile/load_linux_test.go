@@ -138,7 +138,7 @@ func withSearch(s *server, name string, list []string) *lookup {
 // DNSCache.
 func TestLegitimateLoad(t *testing.T) {
 	upstream := dnstest.Start(t, answer).Addr.String()
-	cluster, node := startServers(t, upstream, hostSearch, "--autopath-network", "127.0.0.0/8")
+	cluster, node := startServers(t, upstream, hostSearch, "autopathNetworks: [127.0.0.0/8]\n")
 	coreDNS, local, localCoreDNS := coreDNSServers(t, upstream, cluster)
 	all := []*server{cluster, node, coreDNS, localCoreDNS, local}
 	few := load{from: loadAddr, rate: 1000, next: fresh("20ms")(nil, 1)}

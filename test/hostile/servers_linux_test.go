@@ -44,22 +44,26 @@ const (
 	nodeMemory, nodeGoMemory       = 192, "160MiB"
 )
 
-// startServers starts the cluster DNS server, with the flags, and a node cache. They forward to the same
+// startServers starts the cluster DNS server, with the fields, and a node cache. They forward to the same
 // upstream server, as in a cluster whose nodes have one resolver and the search domains.
-func startServers(t *testing.T, upstream string, search []string, flags ...string) (cluster, node *server) {
+func startServers(t *testing.T, upstream string, search []string, fields string) (cluster, node *server) {
 	t.Helper()
 	dir := t.TempDir()
 	manifests, resolvConf := filepath.Join(dir, "manifests"), filepath.Join(dir, "resolv.conf")
+	dnsFile, cacheFile := filepath.Join(dir, "dns.yaml"), filepath.Join(dir, "nodecache.yaml")
+	head := "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: "
 	host := "nameserver 192.0.2.1\nsearch " + strings.Join(search, " ") + "\n"
 	if err := errors.Join(os.Mkdir(manifests, 0o700), os.WriteFile(filepath.Join(manifests, "cluster.yaml"), objects(), 0o600),
-		os.WriteFile(resolvConf, []byte(host), 0o600)); err != nil {
+		os.WriteFile(resolvConf, []byte(host), 0o600),
+		os.WriteFile(dnsFile, []byte(head+"DNSConfiguration\nhostSuffixes: ["+strings.Join(search, ", ")+"]\n"+fields), 0o600),
+		os.WriteFile(cacheFile, []byte(head+"NodeCacheConfiguration\nresolvConf: "+resolvConf+"\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	program := process.Build(t, dir)
-	cluster = startServer(t, program, "cluster DNS", clusterMemory, clusterGoMemory, append([]string{
-		"dns", "--manifests", manifests, "--upstream", upstream, "--host-suffix", strings.Join(search, ",")}, flags...)...)
+	cluster = startServer(t, program, "cluster DNS", clusterMemory, clusterGoMemory,
+		"dns", "--config", dnsFile, "--manifests", manifests, "--upstream", upstream)
 	node = startServer(t, program, "node cache", nodeMemory, nodeGoMemory,
-		"nodecache", "--cluster-dns", cluster.addr.String(), "--upstream", upstream, "--resolv-conf", resolvConf)
+		"nodecache", "--cluster-dns", cluster.addr.String(), "--upstream", upstream, "--config", cacheFile)
 	return cluster, node
 }
 

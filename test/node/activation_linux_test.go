@@ -6,6 +6,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -50,6 +51,9 @@ func newUnit(t *testing.T, m *machine) *unit {
 	if err := os.Mkdir(u.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	m.write(t, "shim.yaml", shimHead+fmt.Sprintf("listen: %s\nruntimeEndpoint: unix://%s\n"+
+		"node: {clusterDNS: [10.96.0.10], clusterDomain: cluster.local, resolvConf: etc/resolv.conf, nodeName: %s}\n",
+		u.path(), u.endpoint(), nodeName))
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: u.path(), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
@@ -80,10 +84,7 @@ func newUnit(t *testing.T, m *machine) *unit {
 func (u *unit) path() string { return filepath.Join(u.dir, "shim.sock") }
 
 func (u *unit) command() []string {
-	return []string{u.program, "shim", "--listen", "unix://" + u.path(), "--runtime-endpoint",
-		"unix://" + u.endpoint(), "--node-name", nodeName,
-		"--cluster-dns", "10.96.0.10", "--cluster-domain", "cluster.local", "--resolv-conf",
-		filepath.Join(u.machine.dir, "etc/resolv.conf")}
+	return []string{u.program, "shim", "--config", filepath.Join(u.machine.dir, "shim.yaml")}
 }
 
 // start starts the service and returns when it is ready.

@@ -101,13 +101,13 @@ func (n node) checkRunning(t *testing.T, before map[string][]corev1.ContainerSta
 
 // testStaleFacts runs a shim with node facts that differ from the kubelet's.
 func (n node) testStaleFacts(t *testing.T) {
-	for name, flag := range map[string]string{
-		"other-cluster-dns": "--cluster-dns=10.96.0.99",
-		"other-domain":      "--cluster-domain=other.example",
-		"other-host-file":   "--resolv-conf=/etc/resolv.conf",
+	for name, fact := range map[string]string{
+		"other-cluster-dns": "clusterDNS: [10.96.0.99]",
+		"other-domain":      "clusterDomain: other.example",
+		"other-host-file":   "resolvConf: /etc/resolv.conf",
 	} {
 		t.Run(name, func(t *testing.T) {
-			n.restartShim(t, flag)
+			n.restartShim(t, kubeletFacts+"\n  "+fact)
 			n.checkPassed(t, name)
 			if diff := cmp.Diff(map[string]int{"node_facts_mismatch": 1}, n.shim.decisions(t)); diff != "" {
 				t.Errorf("the shim's metrics (-want +got):\n%s", diff)
@@ -122,7 +122,7 @@ func (n node) testStaleFacts(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.shim.write(t, "kubelet-before.yaml", string(copied))
-		n.restartShim(t, `--kubelet-config "$DIR/kubelet-before.yaml"`)
+		n.restartShim(t, "kubeletConfig: kubelet-before.yaml")
 		before := n.running(t)
 		n.standalone.stop(t)
 		n.dns = "10.96.0.11"
@@ -135,18 +135,19 @@ func (n node) testStaleFacts(t *testing.T) {
 		}
 		n.checkRunning(t, before)
 
-		n.restartShim(t)
+		n.restartShim(t, kubeletFacts)
 		pod := withAutopath(staticPod("learned", corev1.PodSpec{}))
 		dns, hostname := n.shim.render(t, pod)
 		checkView(t, n.view(t, n.write(t, pod)), dns, hostname)
 	})
 }
 
-// restartShim restarts the shim and returns when the kubelet calls it.
-func (n node) restartShim(t *testing.T, flags ...string) {
+// restartShim restarts the shim with these node facts and returns when the kubelet calls it.
+func (n node) restartShim(t *testing.T, facts string) {
 	t.Helper()
 	n.shim.stop(t, "TERM")
-	n.shim.start(t, flags...)
+	n.shim.configure(t, facts)
+	n.shim.start(t)
 	if err := poll(n.shim.ready); err != nil {
 		t.Fatal(err)
 	}

@@ -32,9 +32,9 @@ type command struct {
 
 const shimAddress = "127.0.0.1:9199"
 
-const shimConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
-kind: ShimConfiguration
-listen: unix://DIR/shim.sock
+const shimHead = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n"
+
+const shimConfiguration = shimHead + `listen: unix://DIR/shim.sock
 runtimeEndpoint: unix://DIR/containerd.sock
 manifests: DIR/manifests
 lookupTimeout: 30s
@@ -53,21 +53,29 @@ func newCommand(t *testing.T, m *machine, program string) *command {
 	c.http.Timeout = time.Minute
 	c.http.Transport = &http.Transport{DialContext: m.dial}
 	t.Cleanup(c.http.CloseIdleConnections)
-	text := strings.ReplaceAll(shimConfiguration, "DIR", m.dir)
+	c.configure(t, kubeletFacts)
+	return c
+}
+
+// kubeletFacts are the node facts of the configuration file.
+const kubeletFacts = "kubeletConfig: kubelet.yaml"
+
+// configure writes the configuration file with these fields of node.
+func (c *command) configure(t *testing.T, facts string) {
+	t.Helper()
+	text := strings.NewReplacer("DIR", c.dir, kubeletFacts, facts).Replace(shimConfiguration)
 	if err := os.WriteFile(c.configFile(), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return c
 }
 
 func (c *command) configFile() string { return filepath.Join(c.dir, "shim.yaml") }
 func (c *command) socket() string     { return filepath.Join(c.dir, "shim.sock") }
 
-// start starts the shim and returns when it is alive. flags override the configuration
-// file.
-func (c *command) start(t *testing.T, flags ...string) {
+// start starts the shim and returns when it is alive.
+func (c *command) start(t *testing.T) {
 	t.Helper()
-	c.pid = c.spawn(t, c.program+` shim --config "$DIR/shim.yaml" `+strings.Join(flags, " "), "shim.log")
+	c.pid = c.spawn(t, c.program+` shim --config "$DIR/shim.yaml"`, "shim.log")
 	if err := poll(func() error { _, err := get(&c.http, "http://"+shimAddress+"/livez"); return err }); err != nil {
 		t.Fatalf("the shim does not start: %v", err)
 	}

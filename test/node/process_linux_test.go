@@ -50,9 +50,14 @@ func startProcess(b *testing.B, socket string, api *apiServer) *shimProcess {
 	p := &shimProcess{addr: process.Loopback(b, 1)[0]}
 	path := filepath.Join(dir, "run", "shim.sock")
 	log := new(bytes.Buffer)
-	cmd := exec.Command(program, "shim", "--listen", "unix://"+path, "--runtime-endpoint", "unix://"+socket, "--http", p.addr,
-		"--kubeconfig", filepath.Join(dir, "kubeconfig"), "--manifests", filepath.Join(dir, "manifests"), "--node-name", nodeName,
-		"--cluster-dns", "10.96.0.10", "--cluster-domain", "cluster.local", "--resolv-conf", filepath.Join(dir, "resolv.conf"))
+	file := filepath.Join(dir, "shim.yaml")
+	text := shimHead + fmt.Sprintf("listen: %s\nruntimeEndpoint: unix://%s\nhttp: %s\nkubeconfig: %s/kubeconfig\nmanifests: %s/manifests\n"+
+		"node: {clusterDNS: [10.96.0.10], clusterDomain: cluster.local, resolvConf: resolv.conf, nodeName: %s}\n",
+		path, socket, p.addr, dir, dir, nodeName)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	cmd := exec.Command(program, "shim", "--config", file)
 	cmd.Stderr = log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {

@@ -76,16 +76,22 @@ func (m *machine) testSearchLists(t *testing.T) {
 	m.addAddresses(t, clusterDNS, nodeCache, outside)
 	m.startOutside(t, outsideRecords)
 	m.write(t, "objects/objects.yaml", clusterObjects)
-	server := []string{"dns", "--manifests", filepath.Join(m.dir, "objects"), "--upstream",
-		outside.String(), "--host-suffix", "node.example,corp.example"}
+	server := []string{"dns", "--config", filepath.Join(m.dir, "dns.yaml"), "--manifests", filepath.Join(m.dir, "objects"),
+		"--upstream", outside.String()}
+	configure := func(fields string) {
+		m.write(t, "dns.yaml", "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: DNSConfiguration\n"+
+			"hostSuffixes: [node.example, corp.example]\n"+fields)
+	}
 	t.Run("the cluster DNS alone", func(t *testing.T) {
+		configure("")
 		m.serveNames(t, program, append(server, "--listen", at(clusterDNS), "--listen", at(nodeCache)), clusterDNS, nodeCache)
 		m.lookUp(t, false)
 	})
 	t.Run("a node cache before it", func(t *testing.T) {
 		// A query to a local address comes from this address.
 		network := netip.PrefixFrom(clusterDNS, clusterDNS.BitLen()).String()
-		m.serveNames(t, program, append(server, "--listen", at(clusterDNS), "--autopath-network", network), clusterDNS)
+		configure("autopathNetworks: [" + network + "]\n")
+		m.serveNames(t, program, append(server, "--listen", at(clusterDNS)), clusterDNS)
 		m.serveNames(t, program, []string{"nodecache", "--listen", at(nodeCache), "--cluster-dns", clusterDNS.String()}, nodeCache)
 		m.lookUp(t, true)
 	})

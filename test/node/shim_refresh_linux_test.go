@@ -20,9 +20,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
-const shimRefreshConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
-kind: ShimConfiguration
-listen: unix://DIR/shim.sock
+const shimRefreshConfiguration = shimHead + `listen: unix://DIR/shim.sock
 runtimeEndpoint: unix://DIR/containerd.sock
 agent: unix://DIR/agent.sock
 http: ` + shimAddress + nodeSettings

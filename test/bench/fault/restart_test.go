@@ -36,13 +36,13 @@ func newScene(t *testing.T, flags ...string) *scene {
 	return c
 }
 
-func (c *scene) server(t *testing.T, as string, flags ...string) *server {
+func (c *scene) server(t *testing.T, as string, fields ...string) *server {
 	t.Helper()
 	text, err := c.Kubeconfig(c.Address(), as)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newServer(t, c.program, text, flags...)
+	return newServer(t, c.program, text, fields...)
 }
 
 // change writes the next state of db.
@@ -67,12 +67,15 @@ func (c *scene) serves(s *server, state int) func() error {
 	}
 }
 
+// snapshotAt returns the field of a snapshot.
+func snapshotAt(file string) string { return fmt.Sprintf("snapshot: {path: %q}", file) }
+
 // leave runs a server until it has written a snapshot of the present state, and returns
 // the file.
 func (c *scene) leave(t *testing.T) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "snapshot")
-	s := c.server(t, "", "--snapshot", file)
+	s := c.server(t, "", snapshotAt(file))
 	s.start(t)
 	eventually(t, "a first state", c.serves(s, len(c.db.states)-1))
 	s.Stop()
@@ -88,7 +91,7 @@ func TestRestartWithoutAPIServer(t *testing.T) {
 	file := c.leave(t)
 	c.API.Kill()
 
-	with := c.server(t, "", "--snapshot", file)
+	with := c.server(t, "", snapshotAt(file))
 	without := c.server(t, "")
 	start := time.Now()
 	with.start(t)
@@ -110,7 +113,7 @@ func TestRestartWithoutAPIServer(t *testing.T) {
 		t.Errorf("the snapshot is %v s old", age)
 	}
 
-	patient := c.server(t, "", "--snapshot", file, "--ttl", "60")
+	patient := c.server(t, "", snapshotAt(file), "ttl: 60")
 	patient.start(t)
 	eventually(t, "a denial that is not for long", func() error { return deniesBriefly(patient, absent) })
 
@@ -120,7 +123,7 @@ func TestRestartWithoutAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hung := newServer(t, c.program, text, "--snapshot", file)
+	hung := newServer(t, c.program, text, snapshotAt(file))
 	start = time.Now()
 	hung.start(t)
 	eventually(t, "the snapshot, with an unreachable API server", c.serves(hung, 0))

@@ -44,19 +44,21 @@ func build(t *testing.T) (program string) {
 }
 
 // newServer returns a server that is not running. It forwards to a resolver of the test.
-func newServer(t *testing.T, program, kubeconfig string, flags ...string) *server {
+func newServer(t *testing.T, program, kubeconfig string, fields ...string) *server {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "kubeconfig")
-	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
+	config := filepath.Join(dir, "dns.yaml")
+	text := "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: DNSConfiguration\npods: disabled\n" + strings.Join(fields, "\n")
+	if err := errors.Join(os.WriteFile(file, []byte(kubeconfig), 0o600), os.WriteFile(config, []byte(text), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	addrs := process.Loopback(t, 2)
 	resolver := dnstest.Start(t, dnstest.Reply(upstream.Reply))
 	s := &server{address: addrs[0], http: addrs[1]}
 	s.Program, s.LogFile = program, filepath.Join(dir, "log")
-	s.Args = append([]string{"dns", "--kubeconfig", file, "--listen", s.address, "--http", s.http,
-		"--pods", "disabled", "--upstream", resolver.Addr.String()}, flags...)
+	s.Args = []string{"dns", "--config", config, "--kubeconfig", file, "--listen", s.address, "--http", s.http,
+		"--upstream", resolver.Addr.String()}
 	t.Cleanup(func() {
 		s.Kill()
 		if t.Failed() {

@@ -22,7 +22,7 @@ func TestOldSnapshot(t *testing.T) {
 	c := newScene(t)
 	file := c.leave(t)
 	c.change(t)
-	s := c.server(t, "", "--snapshot", file)
+	s := c.server(t, "", snapshotAt(file))
 	start := time.Now()
 	s.start(t)
 	for rcode := -1; rcode != dns.RcodeSuccess && time.Since(start) < patience; {
@@ -54,7 +54,7 @@ func TestUnusableSnapshot(t *testing.T) {
 	const limited = "namespaces-only"
 	allow(t, c, limited)
 	c.unusable(t, foreign, "is of another cluster", limited)
-	own := c.server(t, limited, "--snapshot", file)
+	own := c.server(t, limited, snapshotAt(file))
 	own.start(t)
 	eventually(t, "the cluster's own snapshot", c.serves(own, 0))
 	own.Stop()
@@ -67,7 +67,7 @@ func TestUnusableSnapshot(t *testing.T) {
 // reason in the log.
 func (c *scene) unusable(t *testing.T, file, why, as string) {
 	t.Helper()
-	s := c.server(t, as, "--snapshot", file)
+	s := c.server(t, as, snapshotAt(file))
 	s.start(t)
 	eventually(t, why, func() error { return logged(s, why) })
 	if rcode, m := s.rcode(c.db.questions[0]); rcode != dns.RcodeServerFailure {

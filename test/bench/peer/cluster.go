@@ -6,6 +6,8 @@ package peer
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -14,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
@@ -102,10 +105,15 @@ func Ours(ctx context.Context, binary string, c Cluster) (*Process, error) {
 	if err := os.WriteFile(kubeconfig, []byte(kubeapi.Kubeconfig(c.API)), 0o600); err != nil {
 		return nil, err
 	}
-	p, err := start("dnsconfigurer", exec.Command(binary, "dns", "--kubeconfig", kubeconfig, "--listen", address, "--http", http,
-		"--cluster-domain", "cluster.local", "--pods", c.PodMode, "--upstream", c.Upstream, "--ttl", fmt.Sprint(cmp.Or(c.TTL, 5)),
-		"--snapshot", c.Snapshot, "--host-suffix", strings.Join(c.HostSuffixes, ","),
-		"--autopath-network", "127.0.0.0/8"), address) // of the node cache, which has no Service
+	config, err := c.configure("dns.yaml", v1alpha1.KindDNS, map[string]any{
+		"pods": c.PodMode, "ttl": cmp.Or(c.TTL, 5), "snapshot": map[string]any{"path": c.Snapshot}, "hostSuffixes": c.HostSuffixes,
+		"autopathNetworks": []string{"127.0.0.0/8"}, // of the node cache, which has no Service
+	})
+	if err != nil {
+		return nil, err
+	}
+	p, err := start("dnsconfigurer", exec.Command(binary, "dns", "--config", config, "--kubeconfig", kubeconfig,
+		"--listen", address, "--http", http, "--cluster-domain", "cluster.local", "--upstream", c.Upstream), address)
 	if err != nil {
 		return nil, err
 	}
@@ -127,8 +135,20 @@ func NodeCache(ctx context.Context, binary, clusterDNS string, c Cluster) (*Proc
 	if err != nil {
 		return nil, err
 	}
-	return answering(ctx, "the node cache", exec.Command(binary, "nodecache", "--listen", address, "--cluster-dns", clusterDNS,
-		"--cluster-domain", "cluster.local", "--upstream", c.Upstream, "--resolv-conf", host), address)
+	config, err := c.configure("nodecache.yaml", v1alpha1.KindNodeCache, map[string]any{"resolvConf": host})
+	if err != nil {
+		return nil, err
+	}
+	return answering(ctx, "the node cache", exec.Command(binary, "nodecache", "--config", config, "--listen", address,
+		"--cluster-dns", clusterDNS, "--cluster-domain", "cluster.local", "--upstream", c.Upstream), address)
+}
+
+// configure writes a configuration file.
+func (c Cluster) configure(name, kind string, fields map[string]any) (path string, err error) {
+	fields["apiVersion"], fields["kind"] = v1alpha1.GroupVersion, kind
+	text, err := json.Marshal(fields)
+	path = filepath.Join(c.Dir, name)
+	return path, errors.Join(err, os.WriteFile(path, text, 0o600))
 }
 
 // resolvConf writes the resolv.conf of a host.
