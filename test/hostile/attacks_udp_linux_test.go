@@ -19,7 +19,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// attack is a hostile client. Its name is in the table of docs/runbook.md.
+// attack is a hostile client. Its name is in the table of results.md.
 type attack struct {
 	name string
 	rate string                           // as in the table

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package hostile tests that hostile clients do not take the service from the others: a
-// well-behaved client sends queries beside each of the attacks in docs/runbook.md, to the
+// well-behaved client sends queries beside each of the attacks in results.md, to the
 // cluster DNS server and to a node cache in front of it, each in its own process.
 //
 //	well-behaved client -->                                          an upstream server with

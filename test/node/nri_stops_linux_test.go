@@ -219,7 +219,7 @@ func (n *nri) startAndRemove(ctx context.Context, e *policy.Engine, name string)
 	return time.Now(), n.remove(ctx, sandbox)
 }
 
-// printStops prints the table of docs/runbook.md.
+// printStops prints the rows as a table.
 func printStops(t *testing.T, rows []stopRow) {
 	var b strings.Builder
 	b.WriteString("| fault while containers stop | ignores SIGTERM, ms | ends by itself, ms | slowest start of a pod meanwhile, ms |\n" +
