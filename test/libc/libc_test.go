@@ -139,7 +139,7 @@ func crashes(text string, fixed bool) bool {
 	})
 }
 
-// TestGlibc_NewOptions: what docs/debugging.md says about options that glibc 2.36 does not have.
+// TestGlibc_NewOptions: what README.md says about options that glibc 2.36 does not have.
 func TestGlibc_NewOptions(t *testing.T) {
 	program := compile(t, glibc241, "glibc")
 	file := isolate(t)
