@@ -139,7 +139,12 @@ type LookupQuery struct {
 	// notAsked of the result).
 	Rcode   string   `json:"rcode"`
 	Answers []string `json:"answers"` // "owner ttl class type data"
-	Micros  int64    `json:"micros"`  // until the reply or the timeout; 0 without --server and --upstream
+
+	// ExtendedErrors are the extended DNS errors of the reply (RFC 8914), which a library gets if its query
+	// has an OPT record: Go, and glibc with the option edns0. Absent: there are none.
+	ExtendedErrors []string `json:"extendedErrors,omitempty"`
+
+	Micros int64 `json:"micros"` // until the reply or the timeout; 0 without --server and --upstream
 }
 
 // LookupAbsence is the reason why a name of the cluster does not exist.

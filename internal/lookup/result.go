@@ -51,6 +51,7 @@ func (r *Result) lookupResult() v1alpha1.LookupResult {
 	for _, q := range r.Queries {
 		row := v1alpha1.LookupQuery{
 			Name: q.Name, Type: dns.Type(q.Type).String(), Server: q.Server.String(), Rcode: rcode(q), Answers: answers(q),
+			ExtendedErrors: extendedErrors(q),
 		}
 		if r.measured() {
 			row.Micros = q.Took.Microseconds()
@@ -101,6 +102,20 @@ func answers(q libc.Query) []string {
 	if q.Reply != nil {
 		for _, rr := range q.Reply.Answer {
 			list = append(list, presentation(rr))
+		}
+	}
+	return list
+}
+
+// extendedErrors returns the extended DNS errors of the reply, with the texts quoted: any server can send them.
+func extendedErrors(q libc.Query) (list []string) {
+	if q.Reply == nil || q.Reply.IsEdns0() == nil {
+		return nil
+	}
+	for _, option := range q.Reply.IsEdns0().Option {
+		if e, ok := option.(*dns.EDNS0_EDE); ok {
+			text := fmt.Sprintf("%d %s: %q", e.InfoCode, dns.ExtendedErrorCodeToString[e.InfoCode], e.ExtraText)
+			list = append(list, strings.TrimSuffix(text, `: ""`))
 		}
 	}
 	return list
@@ -214,6 +229,11 @@ func (r *Result) resultLines() []string {
 func (r *Result) remarks() (list []string) {
 	if r.open != "" && r.openQueries > len(r.Queries) {
 		list = append(list, fmt.Sprintf("%s if %s does not exist", queryCount(r.openQueries), r.open))
+	}
+	for i, q := range r.Queries {
+		for _, e := range extendedErrors(q) {
+			list = append(list, fmt.Sprintf("extended error of reply %d: %s", i+1, e))
+		}
 	}
 	if len(r.assumed) > 0 {
 		list = append(list, "assumed not to exist: "+strings.Join(r.assumed, ", "))
