@@ -39,6 +39,11 @@ type ResolverConfiguration struct {
 	// Empty: none.
 	StubDomains []StubDomain `json:"stubDomains,omitempty"`
 
+	// LastKnownGood is how long the last answer to a question is served after the servers of Upstreams,
+	// ResolvConf or StubDomains begin to deny the name (NXDOMAIN, NODATA). Names in ClusterDomain, and
+	// names that the cluster DNS answers for a node cache, are denied at once. 0s: all names are.
+	LastKnownGood string `json:"lastKnownGood,omitempty" default:"0s" format:"duration" min:"0s" max:"1h"`
+
 	// AutopathSuffix is the autopath domain: names below it are expanded. It must be the
 	// same on the nodes.
 	AutopathSuffix string `json:"autopathSuffix" default:"ap.k8s.io" format:"domain" restart:"true"`

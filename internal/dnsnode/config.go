@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -49,6 +50,7 @@ func newResolver(c *v1alpha1.ResolverConfiguration, p *config.Problems) (r resol
 	r.Forward = forwarding{
 		Upstreams: parseServers(c.Upstreams, "upstreams", p), ResolvConf: *c.ResolvConf,
 		Policy: upstream.Policy(c.UpstreamPolicy), Stubs: r.parseStubs(c.StubDomains, p),
+		LastKnownGood: config.Duration(c.LastKnownGood),
 	}
 	return r
 }
@@ -155,11 +157,12 @@ func checkInterfaceAddrs(addrs []netip.AddrPort, p *config.Problems) {
 
 // forwarding is where a DNS server forwards queries.
 type forwarding struct {
-	Upstreams  []upstream.Server
-	ResolvConf string          // path of a resolv.conf with the servers if Upstreams is empty; "": there is none
-	Policy     upstream.Policy // of Upstreams, the servers in ResolvConf, and Stubs
-	Stubs      []upstream.StubDomain
-	Cluster    []upstream.Server // servers of the cluster DNS; nil: the server itself is the cluster DNS
+	Upstreams     []upstream.Server
+	ResolvConf    string          // path of a resolv.conf with the servers if Upstreams is empty; "": there is none
+	Policy        upstream.Policy // of Upstreams, the servers in ResolvConf, and Stubs
+	Stubs         []upstream.StubDomain
+	LastKnownGood time.Duration     // of names that Upstreams, ResolvConf or Stubs deny
+	Cluster       []upstream.Server // servers of the cluster DNS; nil: the server itself is the cluster DNS
 
 	ClusterReverse []netip.Prefix // whose reverse names go to Cluster, whatever Stubs has
 }

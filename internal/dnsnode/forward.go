@@ -41,6 +41,7 @@ const clusterTry = dnsserver.WalkTimeout/2 + 100*time.Millisecond
 // newForwarder returns a forwarder for c.
 func (s *server) newForwarder(c forwarding) (*forwarder, error) {
 	f := &forwarder{log: s.log}
+	f.LastKnownGood = c.LastKnownGood
 	common := s.client
 	common.Policy = c.Policy
 	if len(c.Upstreams) > 0 || c.ResolvConf != "" {

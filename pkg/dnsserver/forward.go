@@ -47,6 +47,10 @@ type Forwarding struct {
 	// Expander, Autopath.HostSuffixes is used instead. The slice must not be changed.
 	HostSuffixes []fqdn.Name
 
+	// LastKnownGood is how long the last answer is served after the first denial by Upstream or Stubs. It
+	// does not apply to the cluster DNS, and to names in Config.Domain. 0: denials are served.
+	LastKnownGood time.Duration
+
 	searchKey []byte // the concatenated HostSuffixes, part of the cache keys of autopath names
 
 	// Set by SetForwarding.
@@ -60,10 +64,10 @@ type Forwarding struct {
 // safe for concurrent use.
 func (s *Server) SetForwarding(f Forwarding) {
 	f.setHostSuffixes(f.HostSuffixes)
-	f.upstreamOutages, f.expanderOutages = new(outageDetector), new(outageDetector)
+	f.upstreamOutages, f.expanderOutages = &outageDetector{zone: fqdn.Root}, new(outageDetector)
 	f.Stubs = slices.Clone(f.Stubs)
 	for i, stub := range f.Stubs {
-		f.Stubs[i].outages = new(outageDetector)
+		f.Stubs[i].outages = &outageDetector{zone: stub.Zone}
 		f.stubInZone = f.stubInZone || !s.nodeCache && s.mayBeInZone(stub.Zone)
 	}
 	s.forwardingMu.Lock() // so that the last Forwarding stored has the last generation
@@ -242,6 +246,10 @@ func (q *query) cachedAnswer(hit *cache.Hit, from source, buf []byte) answer {
 func hitAnswer(hit *cache.Hit, from source) answer {
 	a := answer{source: from, rcode: hit.Rcode()}
 	switch {
+	case from == fromStale && hit.Denied():
+		a.source = fromLastGood
+		a.extended = &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeStaleAnswer,
+			ExtraText: "last known good answer: its servers deny it now"}
 	case from == fromStale && a.rcode == dns.RcodeNameError:
 		a.extended = &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeStaleNXDOMAINAnswer}
 	case from == fromStale:
@@ -290,6 +298,8 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 	key, options := q.cacheKey(to.searchKey), cache.PutOptions{Generation: to.forwarding.generation, SentAt: begin}
 	if _, inDomain := q.name.Within(s.cfg.Domain); inDomain || to.expand {
 		options.RetryInterval = clusterRetryInterval
+	} else if !to.clusterDNS {
+		options.LastKnownGood = to.forwarding.LastKnownGood
 	}
 	if err != nil {
 		why := causeOf(err)
@@ -315,8 +325,22 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError,
 			"the upstream server's reply is truncated, and TCP to the server failed")
 	}
-	a := hitAnswer(&hit, fromUpstream)
-	a.hit = &hit
+	return s.upstreamAnswer(q, to, &hit)
+}
+
+// upstreamAnswer returns the answer of a reply of other servers. If the hit is the last known good answer
+// instead, it logs that, once for a zone while that goes on.
+func (s *Server) upstreamAnswer(q *query, to destination, hit *cache.Hit) answer {
+	from, duration := fromUpstream, to.forwarding.LastKnownGood
+	if hit.State == cache.Failing {
+		from = fromStale
+		if to.outages.recordDenied(time.Now(), duration) {
+			s.log.Warn("servers deny names that they have answered, serving the last known good answers",
+				"zone", to.outages.zone.String(), "name", q.presentationName(), "type", dns.Type(q.qtype), "for", duration)
+		}
+	}
+	a := hitAnswer(hit, from)
+	a.hit = hit
 	return a
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
 // refusalReason is why a query was refused, which dnsconfigurer_dns_refusals_total counts: it was not
@@ -158,10 +159,13 @@ const clusterRetryInterval = 2 * time.Second
 // A query without a reply is part of an outage only if no other query got a reply meanwhile. So
 // a name whose own servers are dead keeps its retry interval while other names are answered.
 type outageDetector struct {
+	zone fqdn.Name // of the servers, for the log
+
 	mu        sync.Mutex
 	lastReply time.Time
 	ongoing   bool
 	ended     time.Time // of the last outage
+	deniedAt  time.Time // when a last known good answer replaced a denial
 }
 
 // recordReply records that the servers replied to a query, with any rcode.
@@ -181,6 +185,16 @@ func (o *outageDetector) recordFailure(begin time.Time) {
 	if o.lastReply.Before(begin) {
 		o.ongoing = true
 	}
+}
+
+// recordDenied records that a last known good answer replaced a denial, and reports whether none has for
+// logInterval.
+func (o *outageDetector) recordDenied(now time.Time, logInterval time.Duration) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	isFirst := now.Sub(o.deniedAt) > logInterval
+	o.deniedAt = now
+	return isFirst
 }
 
 // endedAfter reports whether an outage ended after t.

@@ -217,6 +217,10 @@ type PutOptions struct {
 	// Discard is set if the reply must not be cached.
 	Discard bool
 
+	// LastKnownGood is how long an answer is served stale after the first reply that denies its name. 0:
+	// the denial replaces the answer.
+	LastKnownGood time.Duration
+
 	// SentAt is when the query was sent. An answer that was cached since is returned instead of the reply:
 	// the callers of one query in flight get the same reply, and a long one is packed once, not thousands
 	// of times. Zero: the reply is cached.
@@ -226,11 +230,12 @@ type PutOptions struct {
 // Put caches the reply to q if it is cacheable, and reports whether it did. It does not change reply. It
 // drops records that do not belong to the question, and turns a loop of aliases into SERVFAIL. A failure
 // does not replace an answer that is fresh or stale: it is recorded there as a failed renewal. If no reply
-// arrived, put a SERVFAIL.
+// arrived, put a SERVFAIL. See PutOptions.LastKnownGood for denials.
 //
 // The Hit has the reply as later hits have it, also if it is not cached, so that the client whose query
 // was forwarded receives the same records and TTLs as the clients after it. It is a Miss if the message
-// is not a reply to q, or cannot be packed.
+// is not a reply to q, or cannot be packed. It is Failing, with the last known good answer, if the reply
+// denies the name.
 func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time, options PutOptions) (hit Hit, cached bool) {
 	k, ok := q.key(make([]byte, 0, maxQuestion))
 	if !ok {
@@ -246,6 +251,9 @@ func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time, options PutOption
 	}
 	s := scrub(reply, strings.ToLower(name), q)
 	kind, ttl := classify(reply, &s, q.Type)
+	if e := c.keepDenied(k, hash, reply, &s, now, options); e != nil {
+		return Hit{State: Failing, FailedAt: now, entry: e, question: q}, false
+	}
 	ttl = min(ttl, c.maxTTL(kind, options))
 	limit := ttl
 	if kind == answer || kind == uncacheable { // a CNAME may outlive the address of its target
@@ -292,13 +300,42 @@ func (c *Cache) store(k key, e *entry, now time.Time, options PutOptions) bool {
 		return false
 	}
 	old := c.lookup(k, e.hash)
+	if old != nil && e.kind == failure && old.kind != failure && now.Sub(old.stored) < old.retention {
+		old.recordFailure(now, options)
+		return false
+	}
+	c.replaceLocked(old, e, now)
+	return true
+}
+
+// keepDenied keeps the entry of k if the reply denies what it says: as a stale one, until LastKnownGood after
+// the first denial. It returns nil if there is nothing to keep.
+func (c *Cache) keepDenied(k key, hash uint64, reply *dns.Msg, s *scrubbed, now time.Time, options PutOptions) *entry {
+	if options.LastKnownGood == 0 || options.Discard || !denies(reply, s) {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.lookup(k, hash)
+	if e == nil || options.Generation != c.generation || now.Sub(e.stored) >= e.retention || !e.outranks(reply.Rcode) {
+		return nil
+	}
+	if e.denied {
+		e.recordFailure(now, options)
+		return e
+	}
+	kept := &entry{
+		hash: hash, wire: e.wire, ttls: e.ttls, paths: e.paths, questionEnd: e.questionEnd, addresses: e.addresses,
+		bits: e.bits, kind: e.kind, denied: true, stored: now, retention: options.LastKnownGood,
+	}
+	kept.recordFailure(now, options)
+	c.replaceLocked(e, kept, now)
+	return kept
+}
+
+// replaceLocked adds e, and removes the entry of the same question if old is not nil.
+func (c *Cache) replaceLocked(old, e *entry, now time.Time) {
 	if old != nil {
-		age := now.Sub(old.stored)
-		if e.kind == failure && old.kind != failure && age < old.retention {
-			old.failedAt.Store(int64(age))
-			old.retryAfter.Store(int64(age + cmp.Or(options.RetryInterval, DefaultRetryInterval)))
-			return false
-		}
 		e.hits.Store(old.hits.Load()) // the question was hit, not the old reply
 		c.removeLocked(old)
 	}
@@ -310,7 +347,6 @@ func (c *Cache) store(k key, e *entry, now time.Time, options PutOptions) bool {
 	if old != nil {
 		c.unlinkLocked(old)
 	}
-	return true
 }
 
 // unlinkLocked removes e from its bucket. Concurrent readers at e still find its successors.

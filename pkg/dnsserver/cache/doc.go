@@ -29,7 +29,8 @@
 // replies with a TTL of zero. Records that do not belong to the question are dropped.
 //
 // An answer is retained for Config.MaxStale after its TTL. Whether it is used then is the
-// decision of the caller, based on [State] (RFC 8767).
+// decision of the caller, based on [State] (RFC 8767). With [PutOptions.LastKnownGood] an answer whose name
+// is denied becomes stale, and is retained for that time.
 //
 // # Use
 //

@@ -4,6 +4,7 @@
 package cache
 
 import (
+	"cmp"
 	"encoding/binary"
 	"sort"
 	"strings"
@@ -42,6 +43,7 @@ type entry struct {
 	bits        byte     // Question.bits
 	kind        replyKind
 	cause       uint8 // of a failure
+	denied      bool  // the last known good answer: the servers deny the name since stored
 	stored      time.Time
 	ttl         time.Duration
 	retention   time.Duration // ttl plus the time as stale
@@ -65,6 +67,20 @@ func (e *entry) size() int {
 // isFreshSince reports whether e is an answer that was stored at or after a time and is fresh now.
 func (e *entry) isFreshSince(since, now time.Time) bool {
 	return e.kind != failure && !e.stored.Before(since) && now.Sub(e.stored) < e.ttl
+}
+
+// outranks reports whether e says more about its name than a denial with an rcode. NODATA counts against
+// NXDOMAIN, because a lookup of both families fails in musl if one of them gets NXDOMAIN.
+func (e *entry) outranks(rcode int) bool {
+	nodata := e.kind == denial && e.wire[3]&maxRcode == dns.RcodeSuccess
+	return e.kind == answer || nodata && rcode == dns.RcodeNameError
+}
+
+// recordFailure records that a query to renew e failed.
+func (e *entry) recordFailure(now time.Time, options PutOptions) {
+	age := now.Sub(e.stored)
+	e.failedAt.Store(int64(age))
+	e.retryAfter.Store(int64(age + cmp.Or(options.RetryInterval, DefaultRetryInterval)))
 }
 
 // countHit counts a hit. From prefetchHits on it only reads, so that the readers of a popular
@@ -230,6 +246,11 @@ func classify(reply *dns.Msg, s *scrubbed, qtype uint16) (replyKind, uint32) {
 		return denial, noSOATTL
 	}
 	return uncacheable, 0
+}
+
+// denies reports whether a reply says that its name, or the type, does not exist. It need not be cacheable.
+func denies(reply *dns.Msg, s *scrubbed) bool {
+	return !reply.Truncated && !s.loop && (reply.Rcode == dns.RcodeNameError || reply.Rcode == dns.RcodeSuccess && !s.found)
 }
 
 // noSOATTL is the TTL of NODATA without SOA record, in seconds, as in unbound. RFC 2308 section 5

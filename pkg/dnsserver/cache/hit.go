@@ -31,7 +31,7 @@ const (
 	// answer with the entry (RFC 8767 section 5).
 	Stale
 	// Failing: answer with the entry. It is stale, and the last renewal failed less than
-	// PutOptions.RetryInterval ago.
+	// PutOptions.RetryInterval ago, or denied the name.
 	Failing
 )
 
@@ -78,6 +78,10 @@ func (h *Hit) Len() int { return len(h.entry.wire) }
 // Cause returns the PutOptions.Cause of a failure, and 0 for other replies. It must not be called
 // for a Miss.
 func (h *Hit) Cause() uint8 { return h.entry.cause }
+
+// Denied reports whether the reply is the last known good answer to a question that the servers now deny.
+// It must not be called for a Miss.
+func (h *Hit) Denied() bool { return h.entry.denied }
 
 // Append appends the reply to buf, and nothing for a Miss. It rotates the addresses of the answer. It
 // allocates only if buf has too little capacity.
