@@ -167,7 +167,7 @@ func parseRecords(t testing.TB, lines string) recordSet {
 }
 
 // exchange replies with all records of the name and of its aliases' targets, or with NXDOMAIN
-// and an SOA record of example or of the root. Names in dead.example are not answered.
+// and an SOA record: that of the set, or one of example or of the root. Names in dead.example are not answered.
 func (s recordSet) exchange(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
 	m := new(dns.Msg).SetReply(q)
 	m.RecursionAvailable = true
@@ -203,6 +203,11 @@ func (s recordSet) exchange(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
 		soa, err := dns.NewRR(zone + " 60 IN SOA ns.example. admin.example. 1 2 3 4 60")
 		if err != nil {
 			return nil, err
+		}
+		for _, rr := range s {
+			if rr.Header().Rrtype == dns.TypeSOA && dns.IsSubDomain(rr.Header().Name, question.Name) {
+				soa = rr
+			}
 		}
 		m.Ns = []dns.RR{soa}
 	}

@@ -102,28 +102,6 @@ func TestForward_HeldStale(t *testing.T) {
 	})
 }
 
-// TestWalk_TypeFound: a candidate with records of the client's type is found at once, even if the
-// query for another type that the walk needs otherwise gets no reply.
-func TestWalk_TypeFound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, smallCluster, Config{Upstream: func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
-			return replyExcept(ctx, q, dns.TypeAAAA, func(m *dns.Msg) {
-				m.Answer = nil
-				if q.Question[0].Qtype == dns.TypeTXT {
-					m.Answer = []dns.RR{&dns.TXT{Hdr: header(q.Question[0].Name, dns.TypeTXT, 300), Txt: []string{"found"}}}
-				}
-			})
-		}})
-		for _, from := range []string{"upstream", "cache"} {
-			begin := time.Now()
-			m := exchangeDirect(t, s, parseQuery(autopathName("n.example", "shop")+" TXT", true))
-			if took := time.Since(begin); m.Rcode != dns.RcodeSuccess || len(m.Answer) != 2 || took != 0 {
-				t.Errorf("%s: got %v after %v, want the alias and the text at once", from, m, took)
-			}
-		}
-	})
-}
-
 // replyExcept replies with 4,000 addresses and an SOA record, which edit changes, and does not reply
 // for one type.
 func replyExcept(ctx context.Context, q *dns.Msg, silent uint16, edit func(*dns.Msg)) (*dns.Msg, error) {
@@ -198,61 +176,6 @@ func TestForward_Rotation(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestForward_FirstTTL: the TTLs of the reply for which a server is queried are those of the cached
-// replies after it, less the age.
-func TestForward_FirstTTL(t *testing.T) {
-	const age = 7
-	for question, tt := range map[string]struct {
-		records string
-		want    uint32
-	}{
-		"www.example. A":     {"www.example. 86400 IN A 192.0.2.1", 3600},
-		"alias.example. A":   {"alias.example. 86400 IN CNAME www.example.\nwww.example. 86400 IN A 192.0.2.1", 3600},
-		"short.example. A":   {"short.example. 60 IN A 192.0.2.1", 60},
-		"missing.example. A": {"example. 86400 IN SOA ns.example. admin.example. 1 2 3 4 86400", 1800},
-		"www.example. AAAA":  {"example. 86400 IN SOA ns.example. admin.example. 1 2 3 4 86400", 1800},
-		"minimum.example. A": {"example. 86400 IN SOA ns.example. admin.example. 1 2 3 4 20", 20},
-	} {
-		t.Run(question, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newServer(t, smallCluster, Config{Upstream: fixedReply(parseRecords(t, tt.records))})
-				for _, want := range []uint32{tt.want, tt.want - age} {
-					m := exchangeDirect(t, s, parseQuery(question, true))
-					records := append(m.Answer, m.Ns...)
-					if len(records) == 0 {
-						t.Fatalf("got %v", m)
-					}
-					for _, rr := range records {
-						if rr.Header().Ttl != want {
-							t.Errorf("got %v, want the TTL %d", rr, want)
-						}
-					}
-					time.Sleep(age * time.Second)
-				}
-			})
-		})
-	}
-}
-
-// fixedReply replies with the records, SOA records in the authority section. Without an answer the reply
-// to a query for A is NXDOMAIN.
-func fixedReply(records []dns.RR) Exchange {
-	return func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
-		m := new(dns.Msg).SetReply(q)
-		for _, rr := range records {
-			if rr.Header().Rrtype == dns.TypeSOA {
-				m.Ns = append(m.Ns, rr)
-			} else {
-				m.Answer = append(m.Answer, rr)
-			}
-		}
-		if len(m.Answer) == 0 && q.Question[0].Qtype == dns.TypeA {
-			m.Rcode = dns.RcodeNameError
-		}
-		return m, nil
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,10 +29,15 @@ type goldenFile struct {
 	path     string
 	archive  *txtar.Archive
 	cluster  string
+	node     bool
 	upstream recordSet
 	hosts    []fqdn.Name
-	replies  []*txtar.File // of archive
+	steps    []*txtar.File // of archive, from the first question on
+	replies  []*txtar.File // of steps
 }
+
+// noReplies are the first words of the steps that are no questions.
+var noReplies = []string{"upstream", "hosts", "sleep", "fails", "works", "cluster"}
 
 // readGoldenFiles reads the golden files of a directory.
 func readGoldenFiles(t *testing.T, dir string) []goldenFile {
@@ -49,19 +55,32 @@ func readGoldenFiles(t *testing.T, dir string) []goldenFile {
 		}
 		for i := range g.archive.Files {
 			f := &g.archive.Files[i]
-			switch f.Name {
-			case "cluster":
-				g.cluster = string(f.Data)
-			case "upstream":
-				g.upstream = parseRecords(t, string(f.Data))
-			case "hosts":
-				for text := range strings.FieldsSeq(string(f.Data)) {
-					g.hosts = append(g.hosts, mustName(t, text))
-				}
-			default:
+			word, _, _ := strings.Cut(f.Name, " ")
+			if !slices.Contains(noReplies, word) && f.Name != "node" {
 				g.replies = append(g.replies, f)
 			}
+			switch {
+			case len(g.steps) > 0 || len(g.replies) > 0 || word == "fails":
+				g.steps = append(g.steps, f)
+			case word == "cluster":
+				g.cluster = string(f.Data)
+			case word == "node":
+				g.node = true
+			case word == "upstream":
+				g.upstream = parseRecords(t, string(f.Data))
+			case word == "hosts":
+				g.hosts = parseNames(t, f.Data)
+			}
 		}
+	}
+	return list
+}
+
+// parseNames parses names that are separated by spaces.
+func parseNames(t *testing.T, text []byte) (list []fqdn.Name) {
+	t.Helper()
+	for name := range strings.FieldsSeq(string(text)) {
+		list = append(list, mustName(t, name))
 	}
 	return list
 }

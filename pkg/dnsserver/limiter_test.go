@@ -306,23 +306,6 @@ func TestLimiter_Concurrent(t *testing.T) {
 	expectUnused(t, l)
 }
 
-// BenchmarkLimiter_Replace measures an admission when all slots are in use, by one client each.
-func BenchmarkLimiter_Replace(b *testing.B) {
-	l := newLimiter(4096)
-	now := begin
-	for i := range 4096 {
-		l.admit(clientAddr(i), kindPlain, now)
-	}
-	i := 0
-	for b.Loop() {
-		i++
-		now = now.Add(time.Second)
-		if l.admit(clientAddr(4096+i), kindPlain, now) == nil {
-			b.Fatal("refused")
-		}
-	}
-}
-
 // TestLimiter_ManyFew: among thousands of clients that hold few slots, the oldest slot of all is replaced,
 // whatever the others hold.
 func TestLimiter_ManyFew(t *testing.T) {

@@ -20,56 +20,64 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// TestHandle_RejectedQueries checks the rcodes of queries that are not answered from any source.
+// TestHandle_RejectedQueries: the rcodes of queries that are not answered from any source. The reply repeats the
+// question, and has an OPT record with DO, as far as both could be read (RFC 6891 section 7).
 func TestHandle_RejectedQueries(t *testing.T) {
 	s := startServer(t, "loaded", Config{})
-	packet := func(change func(*dns.Msg)) []byte {
-		m := new(dns.Msg).SetQuestion("web.default.svc.cluster.local.", dns.TypeA)
+	const name = "Web.default.svc.cluster.local."
+	packet := func(edns bool, change func(*dns.Msg)) []byte {
+		m := new(dns.Msg).SetQuestion(name, dns.TypeA)
+		if edns {
+			m.SetEdns0(1232, true)
+		}
 		change(m)
 		return mustPack(t, m)
 	}
-	repeatOPT := func(m *dns.Msg) { m.Extra = append(m.Extra, m.Extra[0]) }
-	forward := packet(func(m *dns.Msg) { m.Question[0].Name = "."; m.SetEdns0(1232, false) })
+	plain, withOPT := packet(false, func(*dns.Msg) {}), packet(true, func(*dns.Msg) {})
+	badOption := bytes.Clone(withOPT)
+	binary.BigEndian.PutUint16(badOption[len(badOption)-2:], 1) // the length of the options, which are not there
+	forward := packet(true, func(m *dns.Msg) { m.Question[0].Name = "." })
 	opt := byte(headerLen + pointerLen + questionFixedLen) // the offset of its owner, the root
 	forward = slices.Concat(forward[:headerLen], []byte{0xC0, opt}, forward[headerLen+1:])
-	tests := []struct {
-		name   string
-		packet []byte
-		want   int
+	record := []dns.RR{&dns.A{Hdr: header(".", dns.TypeA, 0), A: make([]byte, 4)}}
+	for _, tt := range []struct {
+		name            string
+		packet          []byte
+		want            int
+		hasQuestion, do bool
 	}{
-		{"header only", make([]byte, headerLen), dns.RcodeFormatError},
-		{"question count without question", packet(func(*dns.Msg) {})[:headerLen], dns.RcodeFormatError},
-		{"additional count without record",
-			packet(func(m *dns.Msg) { m.SetEdns0(1232, false) })[:len(packet(func(*dns.Msg) {}))], dns.RcodeFormatError},
-		{"truncated question", packet(func(*dns.Msg) {})[:20], dns.RcodeFormatError},
-		{"compression pointer to itself", append(packet(func(*dns.Msg) {})[:headerLen], 0xC0, headerLen, 0, 1, 0, 1), dns.RcodeFormatError},
-		{"compression pointer to a later name", forward, dns.RcodeFormatError},
-		{"two questions (RFC 9619)", packet(func(m *dns.Msg) { m.Question = append(m.Question, m.Question[0]) }), dns.RcodeFormatError},
-		{"an answer in a query",
-			packet(func(m *dns.Msg) { m.Answer = []dns.RR{&dns.A{Hdr: header(".", dns.TypeA, 0), A: make([]byte, 4)}} }),
-			dns.RcodeFormatError},
-		{"two OPT records (RFC 6891)", packet(func(m *dns.Msg) { m.SetEdns0(1232, false); repeatOPT(m) }), dns.RcodeFormatError},
-		{"unknown EDNS version", packet(func(m *dns.Msg) { m.SetEdns0(1232, false); m.IsEdns0().SetVersion(1) }), dns.RcodeBadVers},
-		{"NOTIFY", packet(func(m *dns.Msg) { m.Opcode = dns.OpcodeNotify }), dns.RcodeNotImplemented},
-		{"UPDATE", packet(func(m *dns.Msg) { m.Opcode = dns.OpcodeUpdate }), dns.RcodeNotImplemented},
-		{"CHAOS", packet(func(m *dns.Msg) {
-			m.Question[0] = dns.Question{Name: "version.bind.", Qtype: dns.TypeTXT, Qclass: dns.ClassCHAOS}
-		}), dns.RcodeRefused},
-		{"zone transfer", packet(func(m *dns.Msg) { m.Question[0].Qtype = dns.TypeAXFR }), dns.RcodeRefused},
-		{"no upstream server", packet(func(m *dns.Msg) { m.Question[0].Name = "example.com." }), dns.RcodeRefused},
-	}
-	for _, tt := range tests {
-		reply := s.exchangePacket(t, tt.packet, time.Minute)
-		if len(reply) < headerLen || !bytes.Equal(reply[:2], tt.packet[:2]) || reply[2]&0x80 == 0 {
-			t.Errorf("%s: got the reply %x, want one with the ID of the query", tt.name, reply)
+		{"header only", make([]byte, headerLen), dns.RcodeFormatError, false, false},
+		{"question count without question", plain[:headerLen], dns.RcodeFormatError, false, false},
+		{"additional count without record", withOPT[:len(plain)], dns.RcodeFormatError, true, false},
+		{"truncated question", plain[:20], dns.RcodeFormatError, false, false},
+		{"compression pointer to itself", append(plain[:headerLen:headerLen], 0xC0, headerLen, 0, 1, 0, 1),
+			dns.RcodeFormatError, false, false},
+		{"compression pointer to a later name", forward, dns.RcodeFormatError, false, false},
+		{"two questions (RFC 9619)", packet(true, func(m *dns.Msg) { m.Question = append(m.Question, m.Question[0]) }),
+			dns.RcodeFormatError, false, false},
+		{"an answer in a query", packet(false, func(m *dns.Msg) { m.Answer = record }), dns.RcodeFormatError, true, false},
+		{"two OPT records (RFC 6891)", packet(true, func(m *dns.Msg) { m.Extra = append(m.Extra, m.Extra[0]) }),
+			dns.RcodeFormatError, true, true},
+		{"a broken OPT record", badOption, dns.RcodeFormatError, true, false},
+		{"an OPT record below the root", packet(true, func(m *dns.Msg) { m.Extra[0].Header().Name = "a." }),
+			dns.RcodeFormatError, true, false},
+		{"unknown EDNS version", packet(true, func(m *dns.Msg) { m.IsEdns0().SetVersion(1) }), dns.RcodeBadVers, true, true},
+		{"NOTIFY", packet(true, func(m *dns.Msg) { m.Opcode = dns.OpcodeNotify }), dns.RcodeNotImplemented, true, true},
+		{"UPDATE", packet(false, func(m *dns.Msg) { m.Opcode = dns.OpcodeUpdate }), dns.RcodeNotImplemented, true, false},
+		{"UPDATE with records", packet(true, func(m *dns.Msg) { m.Opcode, m.Ns = dns.OpcodeUpdate, record }),
+			dns.RcodeNotImplemented, true, false},
+		{"CHAOS", packet(false, func(m *dns.Msg) { m.Question[0].Qclass = dns.ClassCHAOS }), dns.RcodeRefused, true, false},
+		{"zone transfer", packet(false, func(m *dns.Msg) { m.Question[0].Qtype = dns.TypeAXFR }), dns.RcodeRefused, true, false},
+	} {
+		wire, m := s.exchangePacket(t, tt.packet, time.Minute), new(dns.Msg)
+		if len(wire) < headerLen || !bytes.Equal(wire[:2], tt.packet[:2]) || wire[2]&0x80 == 0 || m.Unpack(wire) != nil {
+			t.Errorf("%s: got the reply %x, want one with the ID of the query", tt.name, wire)
 			continue
 		}
-		rcode := int(reply[3] & 15)
-		if m := new(dns.Msg); m.Unpack(reply) == nil {
-			rcode = m.Rcode
-		}
-		if rcode != tt.want {
-			t.Errorf("%s: got %s, want %s", tt.name, dns.RcodeToString[rcode], dns.RcodeToString[tt.want])
+		opt := m.IsEdns0()
+		if m.Rcode != tt.want || (len(m.Question) == 1 && m.Question[0].Name == name) != tt.hasQuestion ||
+			(opt != nil && opt.Do()) != tt.do {
+			t.Errorf("%s: got %v, want %s, question %t, DO %t", tt.name, m, dns.RcodeToString[tt.want], tt.hasQuestion, tt.do)
 		}
 	}
 }
@@ -300,47 +308,6 @@ func TestRejection_TSIG(t *testing.T) {
 			(sig.Error != dns.RcodeBadKey || sig.MACSize != 0 || sig.TimeSigned != 1700000000 ||
 				sig.Fudge != 300 || sig.Hdr.Class != dns.ClassANY || sig.OtherLen != 0) {
 			t.Errorf("%s: %v", tt.what, sig)
-		}
-	}
-}
-
-// TestRejection_HasQuestionAndOPT: the reply to a rejected query repeats its question and has an
-// OPT record, as far as both could be read (RFC 6891 section 7).
-func TestRejection_HasQuestionAndOPT(t *testing.T) {
-	s := newServer(t, "loaded", Config{})
-	query := func(change func(*dns.Msg)) []byte {
-		m := new(dns.Msg).SetQuestion("Web.default.svc.cluster.local.", dns.TypeA).SetEdns0(1232, true)
-		change(m)
-		return mustPack(t, m)
-	}
-	badOption := query(func(*dns.Msg) {})
-	binary.BigEndian.PutUint16(badOption[len(badOption)-2:], 1) // the length of the options, which are not there
-	for _, tt := range []struct {
-		what            string
-		packet          []byte
-		rcode           int
-		hasQuestion, do bool
-	}{
-		{"NOTIFY", query(func(m *dns.Msg) { m.Opcode = dns.OpcodeNotify }), dns.RcodeNotImplemented, true, true},
-		{"UPDATE with records", query(func(m *dns.Msg) {
-			m.Opcode = dns.OpcodeUpdate
-			m.Ns = []dns.RR{&dns.A{Hdr: header("a.", dns.TypeA, 0), A: make([]byte, 4)}}
-		}), dns.RcodeNotImplemented, true, false},
-		{"two questions", query(func(m *dns.Msg) { m.Question = append(m.Question, m.Question[0]) }), dns.RcodeFormatError, false, false},
-		{"a broken OPT record", badOption, dns.RcodeFormatError, true, false},
-		{"two OPT records", query(func(m *dns.Msg) { m.Extra = append(m.Extra, m.Extra[0]) }), dns.RcodeFormatError, true, true},
-		{"an OPT record below the root", query(func(m *dns.Msg) { m.Extra[0].Header().Name = "a." }), dns.RcodeFormatError, true, false},
-		{"another EDNS version", query(func(m *dns.Msg) { m.IsEdns0().SetVersion(1) }), dns.RcodeBadVers, true, true},
-	} {
-		m := new(dns.Msg)
-		if err := m.Unpack(handlePacket(t.Context(), s, tt.packet, overUDP, podAddr)); err != nil {
-			t.Errorf("%s: %v", tt.what, err)
-			continue
-		}
-		opt := m.IsEdns0()
-		if m.Rcode != tt.rcode || (len(m.Question) == 1 && m.Question[0].Name == "Web.default.svc.cluster.local.") != tt.hasQuestion ||
-			(opt != nil && opt.Do()) != tt.do {
-			t.Errorf("%s:\n%v", tt.what, m)
 		}
 	}
 }

@@ -6,9 +6,7 @@ package dnsserver
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -202,56 +200,6 @@ func TestWire_Size(t *testing.T) {
 	}
 }
 
-// TestWire_CacheStates takes an answer through the states of its cache entry: it is served in
-// wire form while it is fresh, prefetched near its end if it is in use, and queried again when it
-// is stale.
-func TestWire_CacheStates(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var queries atomic.Int32
-		upstream := parseRecords(t, "www.example. 100 A 192.0.2.1").exchange
-		s := newServer(t, "loaded", Config{Upstream: func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
-			queries.Add(1)
-			return upstream(ctx, q)
-		}})
-		packet := mustPack(t, new(dns.Msg).SetQuestion("www.example.", dns.TypeA))
-		state := func(at time.Duration) string {
-			before := queries.Load()
-			wire, inWire := handleWithoutWait(t, s, packet, time.Now().Add(at))
-			synctest.Wait()
-			got := "waits"
-			if inWire {
-				m := new(dns.Msg)
-				if err := m.Unpack(wire); err != nil {
-					t.Fatal(err)
-				}
-				got = fmt.Sprint(m.Answer[0].Header().Ttl)
-			}
-			if queries.Load() > before {
-				got += " prefetch"
-			}
-			return got
-		}
-		if got := state(0); got != "waits" {
-			t.Errorf("not cached: got %s, want waits", got)
-		}
-		handlePacket(t.Context(), s, packet, overUDP, podAddr)
-		var got []string
-		for _, at := range []int{0, 40, 89, 100, 120} {
-			got = append(got, state(time.Duration(at)*time.Second))
-		}
-		if want := []string{"100", "60", "11", "waits", "waits"}; !slices.Equal(got, want) {
-			t.Errorf("at 0, 40, 89, 100, 120 s:\n got %q\nwant %q", got, want)
-		}
-		time.Sleep(91 * time.Second)
-		if got := state(0); got != "9 prefetch" {
-			t.Errorf("near the end: got %s, want 9 prefetch", got)
-		}
-		if got := state(0); got != "100" {
-			t.Errorf("after the prefetch: got %s, want 100", got)
-		}
-	})
-}
-
 // TestHandle_NoAllocations answers the most frequent queries.
 func TestHandle_NoAllocations(t *testing.T) {
 	s := newServer(t, benchCluster(100), Config{Upstream: parseRecords(t, "www.example. 100 A 192.0.2.1").exchange})
@@ -333,26 +281,6 @@ func benchQueries(t testing.TB, s *Server) map[string][]byte {
 		handlePacket(context.Background(), s, packet, overUDP, podAddr)
 	}
 	return queries
-}
-
-// BenchmarkNodeCache measures handle of a node cache, without sockets, for cache hits.
-func BenchmarkNodeCache(b *testing.B) {
-	up := parseRecords(b, "www.example. 86400 A 192.0.2.1\nweb.shop.svc.cluster.local. 86400 A 10.96.0.7").exchange
-	s := newCachingServer(b, Config{Upstream: up, Stubs: []Stub{{Zone: clusterDomain, Exchange: up},
-		{Zone: reverseV4, Exchange: up}, {Zone: reverseV6, Exchange: up}}})
-	for _, name := range []string{"www.example.", "web.shop.svc.cluster.local."} {
-		packet := mustPack(b, new(dns.Msg).SetQuestion(name, dns.TypeA).SetEdns0(1232, false))
-		handlePacket(b.Context(), s.Server, packet, overUDP, podAddr)
-		b.Run("name="+name, func(b *testing.B) {
-			buf := make([]byte, 0, maxUDP)
-			q := &query{client: podAddr, received: time.Now()}
-			b.ReportAllocs()
-			for b.Loop() {
-				r, _ := s.handle(b.Context(), q, packet, buf)
-				s.metrics.observe(overUDP, r, 0)
-			}
-		})
-	}
 }
 
 // BenchmarkAnswer measures handle, without sockets.

@@ -27,6 +27,7 @@ type clusterDNS struct {
 	*Server
 	ignoresOption bool // it does not support the SearchPaths option
 	down          atomic.Bool
+	before        func(*dns.Msg) // not nil: called with each query
 
 	queries   atomic.Int64
 	lastQuery atomic.Pointer[dns.Msg] // a copy
@@ -35,6 +36,9 @@ type clusterDNS struct {
 func (c *clusterDNS) exchange(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
 	c.queries.Add(1)
 	c.lastQuery.Store(m.Copy())
+	if c.before != nil {
+		c.before(m)
+	}
 	if c.down.Load() {
 		return nil, errUnreachable
 	}
@@ -93,16 +97,10 @@ func TestGolden_NodeCache(t *testing.T) {
 func startNodeCache(t *testing.T, file goldenFile, ignoresOption bool) *testServer {
 	t.Helper()
 	server := newTestServer(t, file.cluster, Config{Upstream: file.upstream.exchange})
-	c := &clusterDNS{Server: server.Server, ignoresOption: ignoresOption}
-	fresh := func(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
-		server.cache.Clear() // or TTLs have aged
-		return c.exchange(ctx, m)
-	}
+	c := &clusterDNS{Server: server.Server, ignoresOption: ignoresOption,
+		before: func(*dns.Msg) { server.cache.Clear() }} // or TTLs have aged
 	forwarding := c.forwarding(t, file.upstream.exchange)
-	forwarding.HostSuffixes, forwarding.Expander = file.hosts, fresh
-	for i := range forwarding.Stubs {
-		forwarding.Stubs[i].Exchange = fresh
-	}
+	forwarding.HostSuffixes = file.hosts
 	s := newNodeCache(t, forwarding)
 	s.serveOn(t, "127.0.0.1:0")
 	return s
@@ -159,146 +157,6 @@ func TestNodeCache_LogsIgnoredOption(t *testing.T) {
 			t.Errorf("option ignored %t: got %d lines and counted %v, want one line for two queries\n%s",
 				ignoresOption, lines, silent, log.String())
 		}
-	}
-}
-
-// TestNodeCache_CachesExpansions: the second query for a name is answered from the cache.
-func TestNodeCache_CachesExpansions(t *testing.T) {
-	for _, ignoresOption := range []bool{false, true} {
-		for _, name := range []string{"web", "web.payments", "www.example", "absent.example"} {
-			synctest.Test(t, func(t *testing.T) {
-				c := &clusterDNS{Server: newServer(t, shopCluster, Config{}), ignoresOption: ignoresOption}
-				s := newNodeCache(t, c.forwarding(t, parseRecords(t, "www.example. 300 IN A 192.0.2.1").exchange, "corp.example"))
-				q := newQuery(autopathName(name, "shop"), dns.TypeA)
-				exchangeDirect(t, s.Server, q)
-				synctest.Wait() // for queries that outlive the walk
-				before := c.queries.Load()
-				packet := mustPack(t, q)
-				if wire, _ := handleWithoutWait(t, s.Server, packet, time.Now()); wire == nil || c.queries.Load() != before {
-					t.Errorf("%s, option ignored %t: not answered from the cache", name, ignoresOption)
-				}
-			})
-		}
-	}
-}
-
-// TestNodeCache_TTL: an answer is cached no longer than the negative TTL of the candidates before
-// the one found.
-func TestNodeCache_TTL(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := &clusterDNS{Server: newServer(t, shopCluster,
-			Config{Upstream: parseRecords(t, "web.corp.example. 300 IN A 192.0.2.1").exchange})}
-		for _, ignoresOption := range []bool{false, true} {
-			c.ignoresOption = ignoresOption
-			s := newNodeCache(t, c.forwarding(t, c.cfg.Upstream, "corp.example"))
-			q := newQuery(autopathName("web", "default"), dns.TypeA) // five seconds: the negative TTL of the cluster
-			exchangeDirect(t, s.Server, q)
-			for _, step := range []struct {
-				wait    time.Duration
-				queries bool
-			}{{4 * time.Second, false}, {time.Second, true}} {
-				time.Sleep(step.wait)
-				before := c.queries.Load()
-				exchangeDirect(t, s.Server, q)
-				if got := c.queries.Load() > before; got != step.queries {
-					t.Errorf("option ignored %t, %v later: got a query to the cluster DNS %t, want %t",
-						ignoresOption, step.wait, got, step.queries)
-				}
-			}
-			s.running.Wait()
-		}
-		c.running.Wait()
-	})
-}
-
-// TestNodeCache_UnresolvedSuffix: a candidate found after one that no server answered is not
-// cached.
-func TestNodeCache_UnresolvedSuffix(t *testing.T) {
-	for _, ignoresOption := range []bool{false, true} {
-		records := parseRecords(t, "web.late.example. 300 IN A 192.0.2.1").exchange
-		upstream := func(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
-			if strings.HasSuffix(m.Question[0].Name, ".dead.example.") {
-				return nil, errUnreachable
-			}
-			return records(ctx, m)
-		}
-		c := &clusterDNS{Server: newServer(t, shopCluster, Config{Upstream: upstream}), ignoresOption: ignoresOption}
-		s := newNodeCache(t, c.forwarding(t, upstream, "dead.example", "late.example"))
-		for range 2 {
-			before := c.queries.Load()
-			m := exchangeDirect(t, s.Server, newQuery(autopathName("web", "default"), dns.TypeA))
-			if len(m.Answer) != 2 || m.Answer[0].Header().Ttl != 0 || c.queries.Load() == before {
-				t.Errorf("option ignored %t: queried again %t, want a TTL of 0 and a query\n%v",
-					ignoresOption, c.queries.Load() > before, m)
-			}
-		}
-		// No NXDOMAIN while a candidate is unresolved.
-		if m := exchangeDirect(t, s.Server, newQuery(autopathName("absent", "default"), dns.TypeA)); m.Rcode != dns.RcodeServerFailure {
-			t.Errorf("option ignored %t: got %v, want SERVFAIL", ignoresOption, m)
-		}
-		s.running.Wait()
-	}
-}
-
-// TestNodeCache_ClusterDNSDown: while the cluster DNS does not reply, cached names are answered, and
-// all others get SERVFAIL, never NXDOMAIN.
-func TestNodeCache_ClusterDNSDown(t *testing.T) {
-	for _, ignoresOption := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			c := &clusterDNS{Server: newServer(t, shopCluster, Config{}), ignoresOption: ignoresOption}
-			s := newNodeCache(t, c.forwarding(t, parseRecords(t, "www.example. 300 IN A 192.0.2.1").exchange))
-			lookup := func(name string) string {
-				m := exchangeDirect(t, s.Server, newQuery(name, dns.TypeA))
-				return addresses(m)
-			}
-			cached := []string{autopathName("web", "shop"), autopathName("web.payments", "shop"), "web.shop.svc.cluster.local."}
-			for _, name := range cached {
-				lookup(name)
-			}
-			c.down.Store(true)
-			time.Sleep(10 * time.Second)
-			for _, name := range cached {
-				if got := lookup(name); got != "10.96.0.7" && got != "10.96.0.8" {
-					t.Errorf("option ignored %t, %s, cached: got %s", ignoresOption, name, got)
-				}
-			}
-			for _, name := range []string{autopathName("other", "payments"),
-				autopathName("absent", "shop"), "other.payments.svc.cluster.local.", autopathName("www.example", "shop")} {
-				if got := lookup(name); got != "SERVFAIL" {
-					t.Errorf("option ignored %t, %s, not cached: got %s, want SERVFAIL", ignoresOption, name, got)
-				}
-			}
-			if got := lookup("www.example."); got != "192.0.2.1" {
-				t.Errorf("name outside the cluster: got %s, want 192.0.2.1", got)
-			}
-			c.down.Store(false)
-			time.Sleep(31 * time.Second) // failures are cached until then
-			for _, name := range append(cached, autopathName("other", "payments")) {
-				if got := lookup(name); got == "SERVFAIL" {
-					t.Errorf("option ignored %t, %s, cluster DNS up again: got %s", ignoresOption, name, got)
-				}
-			}
-			s.running.Wait()
-		})
-	}
-}
-
-// TestNodeCache_SetHostSuffixes: new search domains of the host apply to the next query. Answers for
-// the previous search list stay in the cache.
-func TestNodeCache_SetHostSuffixes(t *testing.T) {
-	upstream := parseRecords(t, "wiki.old.example. 300 IN A 192.0.2.1\nwiki.new.example. 300 IN A 192.0.2.2").exchange
-	c := &clusterDNS{Server: newServer(t, shopCluster, Config{Upstream: upstream})}
-	s := newNodeCache(t, c.forwarding(t, upstream, "old.example"))
-	lookup := func() string {
-		return addresses(exchangeDirect(t, s.Server, newQuery(autopathName("wiki", "shop"), dns.TypeA)))
-	}
-	before := lookup()
-	s.SetHostSuffixes(c.forwarding(t, upstream, "new.example").HostSuffixes)
-	after := lookup()
-	s.SetHostSuffixes(c.forwarding(t, upstream, "old.example").HostSuffixes)
-	c.down.Store(true)
-	if again := lookup(); before != "192.0.2.1" || after != "192.0.2.2" || again != before {
-		t.Errorf("got %s, then %s, then %s, want 192.0.2.1, 192.0.2.2, 192.0.2.1", before, after, again)
 	}
 }
 

@@ -349,19 +349,3 @@ func TestSearch_LongNames(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkAutopath measures expansions, and queries for the names that they find.
-func BenchmarkAutopath(b *testing.B) {
-	sc := &scenario{hostSuffixes: []string{"corp.example", "lab.example"}, cluster: "namespace shop\nservice shop/web 10.96.0.7\nloaded",
-		upstream: recordTree{"www.example.net.": {&dns.A{Hdr: header("www.example.net.", dns.TypeA, 300), A: []byte{192, 0, 2, 1}}}}}
-	s := sc.newServer(b)
-	for _, name := range []string{"web.shop.svc.cluster.local.", "web.search.shop.cluster.local.ap.k8s.io.",
-		"www.example.net.", "www.example.net.search.shop.cluster.local.ap.k8s.io."} {
-		b.Run(name, func(b *testing.B) {
-			packet := mustPack(b, newQuery(name, dns.TypeA))
-			for b.Loop() {
-				handlePacket(b.Context(), s, packet, overUDP, podAddr)
-			}
-		})
-	}
-}

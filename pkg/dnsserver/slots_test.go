@@ -16,7 +16,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
@@ -478,35 +477,6 @@ func TestSlots_Shutdown(t *testing.T) {
 	}
 	s.result <- nil // for the cleanup
 	s.expectFree(t)
-}
-
-// TestSlots_NoServers: a refusal of the client of the upstream servers is counted, and not
-// cached.
-func TestSlots_NoServers(t *testing.T) {
-	for _, tt := range []struct {
-		err    error
-		reason string
-		text   string
-	}{
-		{upstream.ErrNoServers, "no_servers", "no upstream server is known"},
-		{fmt.Errorf("cluster DNS: %w", upstream.ErrLoop), "loop", "the upstream servers send queries back to this server"},
-	} {
-		s := newTestServer(t, "namespace default\nservice default/ext external=db.example\nloaded", Config{
-			Upstream: func(context.Context, *dns.Msg) (*dns.Msg, error) { return nil, tt.err },
-		})
-		for _, name := range []string{"www.example.", "ext.default.svc.cluster.local.", autopathName("www", "default")} {
-			m := exchangeDirect(t, s.Server, newQuery(name, dns.TypeA))
-			if m.Rcode != dns.RcodeServerFailure || !strings.Contains(m.String(), tt.text) {
-				t.Errorf("%s: got %v, want SERVFAIL: %s", name, m, tt.text)
-			}
-		}
-		if n := s.counterSum(t, "dnsconfigurer_dns_refusals_total", "reason="+tt.reason); n < 3 {
-			t.Errorf("%s: %d refusals, want at least 3", tt.reason, n)
-		}
-		if n := s.cache.Stats().Entries; n != 0 {
-			t.Errorf("%s: %d refusals are cached", tt.reason, n)
-		}
-	}
 }
 
 // TestSlots_FastPath: answers that need no other server take no slot.

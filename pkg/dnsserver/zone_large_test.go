@@ -375,30 +375,3 @@ func largeZone(t testing.TB, slices int) (z *zone.Zone, change func()) {
 		z.Update(z.Snapshot().Serial()+1, func(e *zone.Edit) { e.PutEndpointSlice(slice(0, ready)) })
 	}
 }
-
-// BenchmarkLargeService measures queries for a headless Service with 100,000 endpoints in 1,000
-// slices: the first one after a change, and the next ones.
-func BenchmarkLargeService(b *testing.B) {
-	z, change := largeZone(b, 1000)
-	s := newServer(b, "", Config{Zone: z})
-	for _, qtype := range []uint16{dns.TypeA, dns.TypeSRV} {
-		packet := mustPack(b, new(dns.Msg).SetQuestion("db.default.svc.cluster.local.", qtype).SetEdns0(1232, false))
-		for _, via := range []transport{overUDP, overTCP} {
-			for _, what := range []string{"first", "next"} {
-				b.Run(fmt.Sprintf("type=%v/via=%v/what=%s", dns.Type(qtype), via, what), func(b *testing.B) {
-					buf, q := make([]byte, 0, maxUDP), &query{via: via, client: podAddr}
-					b.ReportAllocs()
-					for b.Loop() {
-						if what == "first" {
-							b.StopTimer()
-							change()
-							b.StartTimer()
-						}
-						q.received = time.Now()
-						s.handle(b.Context(), q, packet, buf)
-					}
-				})
-			}
-		}
-	}
-}

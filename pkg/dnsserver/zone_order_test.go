@@ -52,7 +52,7 @@ func answeredBy(t *testing.T, s *Server, name string) string {
 func TestResolve_LongestZone(t *testing.T) {
 	stubZones := []string{
 		"consul.cluster.local", "local", "10.in-addr.arpa", "7.97.10.in-addr.arpa",
-		"0.0.127.in-addr.arpa", "corp.test", "home.arpa", "example", "eu.example",
+		"0.0.127.in-addr.arpa", "corp.test", "home.arpa", "example", "de.eu.example", "eu.example",
 	}
 	const cluster = `
 namespace shop
@@ -83,7 +83,10 @@ loaded`
 	for _, tt := range []struct{ name, want string }{
 		{"www.example.com.", "upstream"},
 		{"www.example.", "example"},
-		{"www.eu.example.", "eu.example"},
+		{"Www.EU.example.", "eu.example"},
+		{"noteu.example.", "example"},
+		{"x.de.eu.example.", "de.eu.example"},
+		{"notexample.", "upstream"},
 		{"web.shop.svc.cluster.local.", "zone"},
 		{"cluster.local.", "zone"},
 		{"www.local.", "local"},
