@@ -57,15 +57,3 @@ func BenchmarkCall(b *testing.B) {
 		}
 	}
 }
-
-// BenchmarkEdit runs the hook alone: parse the request, look up the pod, decide and write
-// the request. The pod has the policy annotation, so there are two decisions.
-func BenchmarkEdit(b *testing.B) {
-	h, _ := newHook(b, autopath)
-	h.Report = func(Report) {}
-	request := marshal(b, sandboxRequest(autopath, kubeletDNS))
-	b.ReportAllocs()
-	for b.Loop() {
-		h.edit(b.Context(), request)
-	}
-}

@@ -390,50 +390,6 @@ func TestForwardStream_UnknownService(t *testing.T) {
 	}
 }
 
-// TestForwardUnary_Cancel checks that the runtime's context is cancelled with the kubelet's.
-func TestForwardUnary_Cancel(t *testing.T) {
-	n := newNode(t, passHook())
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-n.runtime.started
-		cancel()
-	}()
-	if _, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).ExecSync(ctx,
-		&runtimeapi.ExecSyncRequest{}); status.Code(err) != codes.Canceled {
-		t.Errorf("the kubelet receives %v", err)
-	}
-	if err := <-n.runtime.ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("the runtime's context ends with %v", err)
-	}
-}
-
-// TestForwardStream_ShimStops checks that the header of an event stream arrives before its
-// first event, and that stopping the shim ends the stream.
-func TestForwardStream_ShimStops(t *testing.T) {
-	n := newNode(t, passHook())
-	stream, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).GetContainerEvents(t.Context(), &runtimeapi.GetEventsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if header, err := stream.Header(); err != nil || len(header["early"]) != 1 {
-		t.Errorf("header %v, %v", header, err)
-	}
-	for _, want := range []string{"a", "b"} {
-		if e, err := stream.Recv(); err != nil || e.ContainerId != want {
-			t.Fatalf("event %v, %v", e, err)
-		}
-	}
-	if err := n.stopShim(); err != nil {
-		t.Errorf("Run: %v", err)
-	}
-	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable {
-		t.Errorf("the stream ends with %v", err)
-	}
-	if err := <-n.runtime.ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("the runtime's context ends with %v", err)
-	}
-}
-
 // TestShim_Alive checks that a shim is alive as long as it accepts connections, with the
 // runtime up or down.
 func TestShim_Alive(t *testing.T) {
@@ -486,9 +442,9 @@ func TestForwardStream_RuntimeStops(t *testing.T) {
 	}
 }
 
-// TestForward_RuntimeStartsLater checks that calls fail as they do without a shim until the
-// runtime has started.
-func TestForward_RuntimeStartsLater(t *testing.T) {
+// TestForward_RuntimeRestarts: while the runtime does not run, a call fails as a direct one does. It works when the
+// runtime has started, and again after a restart.
+func TestForward_RuntimeRestarts(t *testing.T) {
 	n := newNodeAt(t, filepath.Join(t.TempDir(), "runtime.sock"), passHook())
 	call := func(c *grpc.ClientConn) *status.Status {
 		_, err := runtimeapi.NewRuntimeServiceClient(c).Version(t.Context(), &runtimeapi.VersionRequest{})
@@ -498,24 +454,14 @@ func TestForward_RuntimeStartsLater(t *testing.T) {
 	if diff := cmp.Diff(direct.Proto(), shimmed.Proto(), protocmp.Transform()); diff != "" || direct.Code() != codes.Unavailable {
 		t.Errorf("(-direct +through the shim):\n%s", diff)
 	}
-	serveRuntime(t, n.runtimePath, newFakeRuntime())
-	waitUntilServing(t, runtimeapi.NewRuntimeServiceClient(n.shimmed))
-}
-
-// TestForward_RuntimeRestarts checks that calls fail at once while the runtime is down, as
-// they do without a shim, and succeed after it has started again.
-func TestForward_RuntimeRestarts(t *testing.T) {
-	n := newNode(t, passHook())
-	c := runtimeapi.NewRuntimeServiceClient(n.shimmed)
-	if _, err := c.Version(t.Context(), &runtimeapi.VersionRequest{}); err != nil {
-		t.Fatal(err)
+	for range 2 {
+		stop := serveRuntime(t, n.runtimePath, newFakeRuntime())
+		waitUntilServing(t, runtimeapi.NewRuntimeServiceClient(n.shimmed))
+		stop()
+		if got := call(n.shimmed); got.Code() != codes.Unavailable {
+			t.Errorf("runtime down: %v", got)
+		}
 	}
-	n.stopRuntime()
-	if _, err := c.Version(t.Context(), &runtimeapi.VersionRequest{}); status.Code(err) != codes.Unavailable {
-		t.Errorf("runtime down: %v", err)
-	}
-	serveRuntime(t, n.runtimePath, n.runtime)
-	waitUntilServing(t, c)
 }
 
 // waitUntilServing calls the runtime until a call succeeds.

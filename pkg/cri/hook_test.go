@@ -31,22 +31,27 @@ import (
 
 var hostFile = resolvconf.Parse("nameserver 192.0.2.53\nsearch corp.example\noptions timeout:1 edns0\n")
 
+// newEngine returns the engine of a node that edit changes.
+func newEngine(t testing.TB, edit func(*policy.Node)) *policy.Engine {
+	t.Helper()
+	node := policy.Node{ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, ClusterDomain: "cluster.local",
+		ResolvConf: "/etc/resolv.conf"}
+	edit(&node)
+	engine, err := policy.New(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return engine
+}
+
 // newHook returns a hook for a kubeadm node that finds pods by their UID, and the reports
 // that it makes.
 func newHook(t testing.TB, pods ...policy.Pod) (*Hook, *[]Report) {
 	t.Helper()
-	engine, err := policy.New(policy.Node{
-		ClusterDNS:    []netip.Addr{netip.MustParseAddr("10.96.0.10")},
-		ClusterDomain: "cluster.local",
-		ResolvConf:    "/etc/resolv.conf",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var mu sync.Mutex
 	reports := new([]Report)
 	return &Hook{
-		Engine:    engine,
+		Engine:    newEngine(t, func(*policy.Node) {}),
 		HostFiles: func() HostFiles { return HostFiles{hostFile, hostFile} },
 		Lookup: func(_ context.Context, s Sandbox) (policy.Pod, error) {
 			for _, p := range pods {
@@ -102,17 +107,54 @@ func withOptions(pairs ...string) policy.Pod {
 	return pod
 }
 
+// hookTest is a request with what the kubelet computed, and the request that the runtime gets.
+type hookTest struct {
+	name string
+	mode Mode
+	pod  policy.Pod
+	dns  *runtimeapi.DNSConfig // what the kubelet computed
+	want *runtimeapi.DNSConfig // nil: the request as it came
+	out  Outcome
+}
+
+// run edits the request with a hook that prepare changes.
+func (tt hookTest) run(t *testing.T, prepare func(*Hook)) {
+	t.Run(tt.name, func(t *testing.T) {
+		h, reports := newHook(t, tt.pod)
+		h.Mode = tt.mode
+		prepare(h)
+		reads, hostFiles := 0, h.HostFiles
+		h.HostFiles = func() HostFiles { reads++; return hostFiles() }
+		sent := sandboxRequest(plain, tt.dns)
+		if tt.pod.HostNetwork {
+			sent.Config.Hostname = ""
+		}
+		request := marshal(t, sent)
+		got := edit(h, request)
+		if tt.want == nil && !bytes.Equal(got, request) {
+			t.Error("the request is changed")
+		}
+		if tt.want != nil {
+			sent.Config.DnsConfig = tt.want
+		}
+		var r runtimeapi.RunPodSandboxRequest
+		unmarshal(t, got, &r)
+		if diff := cmp.Diff(sent, &r, protocmp.Transform()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if reads > 1 {
+			t.Errorf("%d reads of the host files for one request", reads)
+		}
+		if len(*reports) != 1 || (*reports)[0].Outcome != tt.out {
+			t.Errorf("reports %+v, want one %q", *reports, tt.out)
+		}
+	})
+}
+
 // TestHook_Outcomes checks the outcome of a request. If want is nil, the request must be
 // unchanged.
 func TestHook_Outcomes(t *testing.T) {
-	tests := []struct {
-		name string
-		mode Mode
-		pod  policy.Pod
-		dns  *runtimeapi.DNSConfig // what the kubelet computed
-		want *runtimeapi.DNSConfig
-		out  Outcome
-	}{
+	for _, tt := range []hookTest{
 		{"the kubelet has decided the same", "", plain, kubeletDNS, nil, Unchanged},
 		{"request without DNS", "", plain, nil, kubeletDNS, Edited},
 		{"policy annotation", "", autopath, kubeletDNS,
@@ -151,35 +193,8 @@ func TestHook_Outcomes(t *testing.T) {
 		{"empty decision", "", nothing, &runtimeapi.DNSConfig{}, nil, EmptyDecision},
 		{"pod that cannot start", "", fqdn, kubeletDNS, nil, Refused},
 		{"unknown pod", "", policy.Pod{UID: "u2"}, kubeletDNS, nil, UnknownPod},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			h, reports := newHook(t, tt.pod)
-			h.Mode = tt.mode
-			sent := sandboxRequest(plain, tt.dns)
-			request := marshal(t, sent)
-			reads, hostFiles := 0, h.HostFiles
-			h.HostFiles = func() HostFiles { reads++; return hostFiles() }
-			got := edit(h, request)
-			if reads > 1 {
-				t.Errorf("%d reads of the host files for one request", reads)
-			}
-			if tt.want == nil {
-				if !bytes.Equal(got, request) {
-					t.Error("the request is changed")
-				}
-			} else {
-				sent.Config.DnsConfig = tt.want
-				var r runtimeapi.RunPodSandboxRequest
-				unmarshal(t, got, &r)
-				if diff := cmp.Diff(sent, &r, protocmp.Transform()); diff != "" {
-					t.Errorf("(-want +got):\n%s", diff)
-				}
-			}
-			if len(*reports) != 1 || (*reports)[0].Outcome != tt.out {
-				t.Errorf("reports %+v, want one %q", *reports, tt.out)
-			}
-		})
+	} {
+		tt.run(t, func(*Hook) {})
 	}
 }
 
@@ -192,37 +207,83 @@ func TestHook_TwoHostFiles(t *testing.T) {
 	ofHost := policy.Pod{Namespace: "shop", Name: "web", UID: "u1", Policy: policy.Default}
 	stubDNS := dnsOf([]string{"127.0.0.53"}, []string{"corp.example"}, []string{"trust-ad", "edns0"})
 	uplinkDNS := dnsOf([]string{"192.0.2.53"}, []string{"corp.example", "lab.example"}, nil)
-	tests := []struct {
-		name string
-		mode Mode
-		pod  policy.Pod
-		pods string                // the file that pods get
-		dns  *runtimeapi.DNSConfig // what the kubelet computed
-		want *runtimeapi.DNSConfig // nil: the request as it came
-		out  Outcome
-	}{
-		{"Default gets the servers of the uplink", "", ofHost, uplink, stubDNS, uplinkDNS, Edited},
-		{"ClusterFirst gets the domains of the uplink", "", plain, uplink, kubeletDNS,
+	for _, tt := range []hookTest{
+		{"Default gets the servers of the uplink", "", ofHost, stubDNS, uplinkDNS, Edited},
+		{"ClusterFirst gets the domains of the uplink", "", plain, kubeletDNS,
 			dnsOf([]string{"10.96.0.10"}, append(slices.Clip(shopSearch), "lab.example"), []string{"ndots:5"}), Edited},
-		{"request without DNS", "", ofHost, uplink, nil, uplinkDNS, Edited},
-		{"kubelet that reads the uplink", "", ofHost, uplink, uplinkDNS, nil, FactsMismatch},
-		{"kubelet that reads a third file", "", ofHost, uplink, dnsOf([]string{"192.0.2.99"}, nil, nil), nil, FactsMismatch},
-		{"Force compares nothing", Force, ofHost, uplink, dnsOf([]string{"192.0.2.99"}, nil, nil), uplinkDNS, Edited},
-		{"Observe changes nothing", Observe, ofHost, uplink, stubDNS, nil, Observed},
-		{"no uplink file yet", "", ofHost, stub,
-			dnsOf([]string{"127.0.0.53"}, []string{"corp.example"}, []string{"edns0", "trust-ad"}), nil, Unchanged},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			h, reports := newHook(t, tt.pod)
-			h.Mode = tt.mode
-			h.HostFiles = func() HostFiles { return HostFiles{Pods: resolvconf.Parse(tt.pods), Kubelet: resolvconf.Parse(stub)} }
-			sent := sandboxRequest(tt.pod, tt.dns)
-			expectEdit(t, h, sent, tt.want)
-			if len(*reports) != 1 || (*reports)[0].Outcome != tt.out {
-				t.Errorf("reports %+v, want one %q", *reports, tt.out)
-			}
+		{"request without DNS", "", ofHost, nil, uplinkDNS, Edited},
+		{"kubelet that reads the uplink", "", ofHost, uplinkDNS, nil, FactsMismatch},
+		{"kubelet that reads a third file", "", ofHost, dnsOf([]string{"192.0.2.99"}, nil, nil), nil, FactsMismatch},
+		{"Force compares nothing", Force, ofHost, dnsOf([]string{"192.0.2.99"}, nil, nil), uplinkDNS, Edited},
+		{"Observe changes nothing", Observe, ofHost, stubDNS, nil, Observed},
+	} {
+		tt.run(t, func(h *Hook) {
+			h.HostFiles = func() HostFiles { return HostFiles{Pods: resolvconf.Parse(uplink), Kubelet: resolvconf.Parse(stub)} }
 		})
+	}
+	hookTest{name: "no uplink file yet", pod: ofHost, out: Unchanged,
+		dns: dnsOf([]string{"127.0.0.53"}, []string{"corp.example"}, []string{"edns0", "trust-ad"})}.run(t, func(h *Hook) {
+		h.HostFiles = func() HostFiles { return HostFiles{Pods: resolvconf.Parse(stub), Kubelet: resolvconf.Parse(stub)} }
+	})
+}
+
+// TestHook_Overrides: a policy of the API in the annotation changes nothing, unless the node
+// allows it. spec.dnsPolicy is immutable and the annotation is not.
+func TestHook_Overrides(t *testing.T) {
+	hostDNS := dnsOf([]string{"192.0.2.53"}, []string{"corp.example"}, []string{"timeout:1", "edns0"})
+	noneDNS := dnsOf([]string{"192.0.2.99"}, nil, nil)
+	own := &policy.DNSConfig{Nameservers: []string{"192.0.2.99"}}
+	for _, tt := range []struct {
+		policy, override policy.Policy
+		config           *policy.DNSConfig
+		dns, want        *runtimeapi.DNSConfig // of spec.dnsPolicy, and of the annotation
+	}{
+		{policy.ClusterFirst, policy.Default, nil, kubeletDNS, hostDNS},
+		{policy.Default, policy.ClusterFirst, nil, hostDNS, kubeletDNS},
+		{policy.Default, policy.ClusterFirstWithHostNet, nil, hostDNS, kubeletDNS},
+		{policy.ClusterFirst, policy.None, own,
+			dnsOf([]string{"10.96.0.10", "192.0.2.99"}, shopSearch, []string{"ndots:5"}), noneDNS},
+	} {
+		for _, allowed := range []bool{false, true} {
+			test := hookTest{name: fmt.Sprintf("%s-%v", tt.override, allowed), dns: tt.dns, out: Unchanged,
+				pod: policy.Pod{Namespace: "shop", Name: "web", UID: "u1", Policy: tt.policy, Override: tt.override, Config: tt.config}}
+			if allowed {
+				test.want, test.out = tt.want, Edited
+			}
+			test.run(t, func(h *Hook) {
+				h.Engine = newEngine(t, func(n *policy.Node) {
+					if allowed {
+						n.AllowedOverrides = []policy.Policy{tt.override}
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestHook_HostFileChanges: the host's file changes between any two reads. The decision and the
+// check of the kubelet's result are from one read, so that right servers are never replaced by
+// those of another version of the file.
+func TestHook_HostFileChanges(t *testing.T) {
+	pod := policy.Pod{Namespace: "shop", Name: "web", UID: "u1", Policy: policy.Default}
+	for _, kubelet := range []string{"192.0.2.1", "192.0.2.2"} {
+		h, reports := newHook(t, pod)
+		reads := 0
+		h.HostFiles = func() HostFiles {
+			reads++
+			f := resolvconf.Parse(fmt.Sprintf("nameserver 192.0.2.%d\n", 1+reads%2))
+			return HostFiles{Pods: f, Kubelet: f}
+		}
+		for range 4 {
+			var got runtimeapi.RunPodSandboxRequest
+			unmarshal(t, edit(h, marshal(t, sandboxRequest(pod, dnsOf([]string{kubelet}, nil, nil)))), &got)
+			if s := got.Config.DnsConfig.Servers; len(s) != 1 || s[0] != kubelet {
+				t.Errorf("the kubelet had %s, the runtime gets %q", kubelet, s)
+			}
+		}
+		if reads != len(*reports) {
+			t.Errorf("%d reads for %d requests", reads, len(*reports))
+		}
 	}
 }
 
@@ -264,12 +325,16 @@ func TestHook_Failures(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			h, reports := newHook(t, autopath)
+			h.Metrics = NewMetrics(prometheus.NewRegistry())
 			tt.breakHook(h)
 			if got := edit(h, tt.request); !bytes.Equal(got, tt.request) {
 				t.Error("the request is changed")
 			}
 			if len(*reports) != 1 || (*reports)[0].Outcome != tt.want || (*reports)[0].Detail == "" {
 				t.Errorf("reports %+v, want one %q with a detail", *reports, tt.want)
+			}
+			if n := testutil.ToFloat64(h.Metrics.sandboxes.WithLabelValues(string(tt.want))); n != 1 {
+				t.Errorf("%v counted as %s, want 1", n, tt.want)
 			}
 		})
 	}
@@ -366,35 +431,6 @@ func TestShim_RunPodSandbox(t *testing.T) {
 	}
 }
 
-// TestShim_HookPanics checks that a panic leaves one request unchanged and is counted, and
-// that the next request is edited.
-func TestShim_HookPanics(t *testing.T) {
-	h, _ := newHook(t, autopath)
-	h.Metrics = NewMetrics(prometheus.NewRegistry())
-	lookup, broken := h.Lookup, true
-	h.Lookup = func(ctx context.Context, s Sandbox) (policy.Pod, error) {
-		if broken {
-			broken = false
-			panic("oh")
-		}
-		return lookup(ctx, s)
-	}
-	n := newNode(t, h)
-	sent := sandboxRequest(autopath, kubeletDNS)
-	for _, want := range []*runtimeapi.DNSConfig{kubeletDNS,
-		dnsOf([]string{"10.96.0.10"}, []string{"search.shop.cluster.local.ap.k8s.io"}, []string{"ndots:5"})} {
-		if _, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).RunPodSandbox(t.Context(), sent); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, (<-n.runtime.sandboxes).Config.DnsConfig, protocmp.Transform()); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-	}
-	if count := testutil.ToFloat64(h.Metrics.sandboxes.WithLabelValues(string(Panicked))); count != 1 {
-		t.Errorf("%v panics counted, want 1", count)
-	}
-}
-
 // TestShim_SetHook replaces the hook while a request is in progress: this one keeps its hook,
 // the next one gets the new hook.
 func TestShim_SetHook(t *testing.T) {
@@ -466,20 +502,6 @@ func edit(h *Hook, request []byte) []byte {
 	return edited
 }
 
-// expectEdit checks that the hook changes nothing in a request except the DNS configuration, which
-// becomes dns. nil: it stays as it is.
-func expectEdit(t *testing.T, h *Hook, sent *runtimeapi.RunPodSandboxRequest, dns *runtimeapi.DNSConfig) {
-	t.Helper()
-	var got runtimeapi.RunPodSandboxRequest
-	unmarshal(t, edit(h, marshal(t, sent)), &got)
-	if dns != nil {
-		sent.Config.DnsConfig = dns
-	}
-	if diff := cmp.Diff(sent, &got, protocmp.Transform()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 // TestHook_FailUnknown: pods of the API that cannot be looked up fail, so that the kubelet tries
 // again. Static pods and other outcomes pass.
 func TestHook_FailUnknown(t *testing.T) {
@@ -529,14 +551,7 @@ func TestHook_NodeRules(t *testing.T) {
 	hostNetwork.HostNetwork = true
 	hostDNS := dnsOf([]string{"192.0.2.53"}, []string{"corp.example"}, []string{"timeout:1", "edns0"})
 	changed := dnsOf([]string{"10.96.0.10"}, shopSearch[:3], []string{"ndots:2"})
-	tests := []struct {
-		name string
-		mode Mode
-		pod  policy.Pod
-		dns  *runtimeapi.DNSConfig // what the kubelet computed
-		want *runtimeapi.DNSConfig // nil: the request is unchanged
-		out  Outcome
-	}{
+	for _, tt := range []hookTest{
 		{"the kubelet's DNS matches", Generate, labeled, kubeletDNS, changed, Edited},
 		{"no rule matches", Generate, plain, kubeletDNS, nil, Unchanged},
 		{"Observe", Observe, labeled, kubeletDNS, nil, Observed},
@@ -547,30 +562,12 @@ func TestHook_NodeRules(t *testing.T) {
 		{"host network as cluster", Generate, hostNetwork, hostDNS, changed, Edited},
 		{"host network, another host file", Generate, hostNetwork,
 			dnsOf([]string{"192.0.2.54"}, []string{"corp.example"}, []string{"timeout:1", "edns0"}), nil, FactsMismatch},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			h, reports := newHook(t, tt.pod)
-			h.Mode = tt.mode
-			var err error
-			h.Engine, err = policy.New(policy.Node{
-				ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, ClusterDomain: "cluster.local", ResolvConf: "/etc/resolv.conf",
-				Rules: []policy.NodeRule{{
-					PodLabels: map[string]string{"app": "web"}, Options: []string{"ndots:2"},
-					HostSearches: []string{}, HostNetworkAsCluster: new(true),
-				}},
+	} {
+		tt.run(t, func(h *Hook) {
+			h.Engine = newEngine(t, func(n *policy.Node) {
+				n.Rules = []policy.NodeRule{{PodLabels: map[string]string{"app": "web"}, Options: []string{"ndots:2"},
+					HostSearches: []string{}, HostNetworkAsCluster: new(true)}}
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			sent := sandboxRequest(tt.pod, tt.dns)
-			if tt.pod.HostNetwork {
-				sent.Config.Hostname = ""
-			}
-			expectEdit(t, h, sent, tt.want)
-			if len(*reports) != 1 || (*reports)[0].Outcome != tt.out {
-				t.Errorf("reports %+v, want one %q", *reports, tt.out)
-			}
 		})
 	}
 }
@@ -578,15 +575,10 @@ func TestHook_NodeRules(t *testing.T) {
 // TestHook_Addresses checks that the addresses of a sandbox select the nameservers.
 func TestHook_Addresses(t *testing.T) {
 	h, _ := newHook(t, plain)
-	var err error
-	h.Engine, err = policy.New(policy.Node{
-		ClusterDNS:    []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00::a")},
-		ClusterDomain: "cluster.local", ResolvConf: "/etc/resolv.conf",
-		Rules: []policy.NodeRule{{ServerFamilies: policy.FamiliesOnly}},
+	h.Engine = newEngine(t, func(n *policy.Node) {
+		n.ClusterDNS = append(n.ClusterDNS, netip.MustParseAddr("fd00::a"))
+		n.Rules = []policy.NodeRule{{ServerFamilies: policy.FamiliesOnly}}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := Sandbox{Namespace: "shop", Name: "web", UID: "u1", Hostname: "web"}
 	if got := h.Decide(t.Context(), s).DNS.Nameservers; !slices.Equal(got, []string{"10.96.0.10", "fd00::a"}) {
 		t.Errorf("unknown addresses: %q", got)

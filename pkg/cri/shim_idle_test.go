@@ -32,15 +32,7 @@ func TestShim_IdleForHours(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		ended := make(chan error, 1)
-		toShim := inMemory(t, func(l net.Listener) {
-			s := &Shim{Listener: l}
-			s.SetHook(passHook())
-			ended <- s.serve(ctx, conn)
-		})
-		kubelet := runtimeapi.NewRuntimeServiceClient(connect(t, "passthrough:///shim", toShim))
+		kubelet, stop := serveInMemory(t, &Shim{}, conn)
 		calls, cancel := context.WithTimeout(t.Context(), 48*time.Hour)
 		defer cancel()
 
@@ -56,6 +48,9 @@ func TestShim_IdleForHours(t *testing.T) {
 		stream, err := kubelet.GetContainerEvents(calls, &runtimeapi.GetEventsRequest{})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if header, err := stream.Header(); err != nil || len(header["early"]) != 1 {
+			t.Errorf("header %v, %v", header, err)
 		}
 		expect := func(want string) {
 			t.Helper()
@@ -75,8 +70,8 @@ func TestShim_IdleForHours(t *testing.T) {
 			t.Errorf("call that takes a day: %v", err)
 		}
 
-		stopped := time.Now()
-		stop()
+		stopped, ended := time.Now(), make(chan error, 1)
+		go func() { ended <- stop() }()
 		if _, err := stream.Recv(); status.Code(err) != codes.Unavailable || time.Since(stopped) > 0 {
 			t.Errorf("the stream ends with %v after %v, want Unavailable at once", err, time.Since(stopped))
 		}
