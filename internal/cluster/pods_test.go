@@ -792,18 +792,3 @@ func waitSynced(t testing.TB, p *cluster.Pods, pod *corev1.Pod) {
 	}
 	t.Fatal("not synced")
 }
-
-// BenchmarkLookup measures the lookup of a pod that the informer has.
-func BenchmarkLookup(b *testing.B) {
-	web := newPod("shop", "web", "u1")
-	p, stop := start(b, cluster.PodsConfig{Client: newAPIServer(b, web).local()})
-	defer stop()
-	waitSynced(b, p, web)
-	ref := refOf(web)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, _, err := p.Lookup(b.Context(), ref); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"encoding/gob"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -227,46 +226,4 @@ func FuzzSnapshot(f *testing.F) {
 			t.Fatalf("got %+v, %v from %+v", again, err, s)
 		}
 	})
-}
-
-// BenchmarkSnapshot writes and reads 10,000 Services with 100,000 endpoints, without and with the zone.
-func BenchmarkSnapshot(b *testing.B) {
-	s := &Snapshot{SnapshotHeader: SnapshotHeader{Domain: clusterLocal}}
-	addr := netip.MustParseAddr("10.0.0.0")
-	for i := range 10_000 {
-		ns, name := fmt.Sprintf("ns-%d", i%100), fmt.Sprintf("service-%d", i)
-		s.Namespaces = append(s.Namespaces, ns)
-		s.Services = append(s.Services, &zone.Service{Namespace: ns, Name: name,
-			Ports: []zone.Port{{Name: "http", Protocol: "tcp", Number: 80}}})
-		slice := &zone.EndpointSlice{Namespace: ns, Name: name + "-abcde", Service: name,
-			Ports: []zone.Port{{Name: "http", Protocol: "tcp", Number: 8080}}}
-		for range 10 {
-			addr = addr.Next()
-			slice.Endpoints = append(slice.Endpoints, zone.Endpoint{Addr: addr, Ready: true})
-		}
-		s.EndpointSlices = append(s.EndpointSlices, slice)
-	}
-	z, path := zoneOf(b, s), filepath.Join(b.TempDir(), "zone")
-	b.Run("Write", func(b *testing.B) {
-		for b.Loop() {
-			if err := WriteSnapshot(path, s.SnapshotHeader, z); err != nil {
-				b.Fatal(err)
-			}
-		}
-		info, _ := os.Stat(path)
-		b.ReportMetric(float64(info.Size()), "bytes")
-	})
-	for _, load := range []bool{false, true} {
-		b.Run(fmt.Sprintf("Read/zone=%v", load), func(b *testing.B) {
-			for b.Loop() {
-				got, err := ReadSnapshot(path)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if load {
-					zoneOf(b, got)
-				}
-			}
-		})
-	}
 }

@@ -69,24 +69,6 @@ func TestExchange_NextServer(t *testing.T) {
 	}
 }
 
-// A server that does not reply costs a query time, and no reply of another server.
-func TestExchange_UnresponsiveServer(t *testing.T) {
-	noLeaks(t)
-	for name, tt := range map[string]struct {
-		second func(testing.TB) *fake
-		try    time.Duration
-		want   string
-	}{
-		"then an address":   {answering(0, "192.0.2.2"), patience, "192.0.2.2"},
-		"then inconclusive": {answering(dns.RcodeRefused), upstream.DefaultTryTimeout, "REFUSED"},
-		"then another":      {func(t testing.TB) *fake { return serve(t, silent) }, short, "error: no upstream server replied"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			expect(t, newClient(t, upstream.Config{TryTimeout: tt.try}, serve(t, silent), tt.second(t)), tt.want)
-		})
-	}
-}
-
 // After a lost packet the only server is tried again.
 func TestExchange_LostPacket(t *testing.T) {
 	var n atomic.Int64

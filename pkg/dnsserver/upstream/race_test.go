@@ -254,37 +254,3 @@ func TestGroup_Leave(t *testing.T) {
 		}
 	})
 }
-
-// TestGroup_Reply: all callers get the reply or the error, and the next query is sent again.
-func TestGroup_Reply(t *testing.T) {
-	failed := errors.New("failed")
-	for _, want := range []error{nil, failed} {
-		synctest.Test(t, func(t *testing.T) {
-			var g group
-			reply, release := new(dns.Msg), make(chan struct{})
-			begun := 0
-			var all sync.WaitGroup
-			for range 3 {
-				all.Go(func() {
-					m, err := g.do(t.Context(), "q", func() (*dns.Msg, error) {
-						begun++
-						<-release
-						return reply, want
-					})
-					if m != reply || !errors.Is(err, want) {
-						t.Errorf("got %v, %v", m, err)
-					}
-				})
-			}
-			synctest.Wait()
-			close(release)
-			all.Wait()
-			if _, err := g.do(t.Context(), "q", func() (*dns.Msg, error) { begun++; return nil, nil }); err != nil || begun != 2 {
-				t.Errorf("sent %d times, %v, want twice", begun, err)
-			}
-			if len(g.byWire) != 0 {
-				t.Errorf("%d flights are left", len(g.byWire))
-			}
-		})
-	}
-}

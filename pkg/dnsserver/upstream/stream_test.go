@@ -191,57 +191,6 @@ func replyReversed(t testing.TB, conn net.Conn, n int) {
 	readQuery(conn) // until the client closes the connection
 }
 
-// Broken records beside 30 slow queries on one connection: the queries for broken records fail,
-// all others are answered, and the connection stays open.
-func TestStream_MalformedReplyBesideSlowQueries(t *testing.T) {
-	noLeaks(t)
-	const n = 30 // 60 queries at once: a connection has at most 64
-	s := serveStream(t, func(conn net.Conn) {
-		var slow [][]byte
-		broken := 0
-		for {
-			wire, err := readQuery(conn)
-			if err != nil {
-				return
-			}
-			query := parse(t, wire)
-			if strings.HasPrefix(query.Question[0].Name, "broken") {
-				m := pack(t, new(dns.Msg).SetReply(query))
-				m[7] = 1 // an MX record without a name
-				conn.Write(frame(append(m, 0xC0, 12, 0, 15, 0, 1, 0, 0, 0, 60, 0, 2, 0, 10)))
-				broken++
-			} else {
-				slow = append(slow, frame(good(t, query)))
-			}
-			if broken == n && len(slow) == n {
-				for _, m := range slow {
-					conn.Write(m)
-				}
-			}
-		}
-	})
-	s.TCP = true
-	c := newClient(t, upstream.Config{TryTimeout: time.Minute, Timeout: time.Minute, IdleTimeout: time.Minute}, s)
-	defer run(t, c)()
-	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() {
-			if got := addresses(t, c, fmt.Sprintf("slow%d.example.com.", i)); got != "192.0.2.1" {
-				t.Errorf("slow query %d: %s", i, got)
-			}
-		})
-		all.Go(func() {
-			if _, err := c.Exchange(t.Context(), ask(fmt.Sprintf("broken%d.example.com.", i))); !errors.Is(err, upstream.ErrMalformed) {
-				t.Errorf("broken record %d: %v", i, err)
-			}
-		})
-	}
-	all.Wait()
-	if got := s.conns.Load(); got != 1 || c.Status()[0].Down {
-		t.Errorf("%d connections, down %t; want 1 connection", got, c.Status()[0].Down)
-	}
-}
-
 // A connection has at most 64 queries at a time: the server may not read more before it has replied.
 func TestStream_ManySlowQueries(t *testing.T) {
 	noLeaks(t)

@@ -115,25 +115,3 @@ func combinations(alphabet string, n int) map[string]bool {
 	}
 	return all
 }
-
-func BenchmarkTree(b *testing.B) {
-	var t tree[int]
-	random := rand.New(rand.NewPCG(1, 2))
-	keys := make([]string, 100_000)
-	for i := range keys {
-		ip := random.Uint32()
-		keys[i] = string([]byte{10, byte(ip >> 16), byte(ip >> 8), byte(ip)})
-		t.set(1, keys[i], &i)
-	}
-	b.Run("get", func(b *testing.B) {
-		for i := 0; b.Loop(); i++ {
-			t.get(keys[i%len(keys)])
-		}
-	})
-	b.Run("set", func(b *testing.B) {
-		b.ReportAllocs()
-		for i := 0; b.Loop(); i++ {
-			t.set(uint64(i+2), keys[i%len(keys)], &i)
-		}
-	})
-}

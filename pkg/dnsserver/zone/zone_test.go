@@ -444,11 +444,3 @@ func TestLookup_EqualHashes(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkFind(b *testing.B) {
-	z, names := largeZone(b, 10_000)
-	rand.New(rand.NewPCG(1, 2)).Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-	for i := 0; b.Loop(); i++ {
-		z.Snapshot().Lookup(names[i%len(names)])
-	}
-}
