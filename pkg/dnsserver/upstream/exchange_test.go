@@ -6,6 +6,7 @@ package upstream_test
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 )
 
 // The server receives the question in lower case and the flags of the client, this
@@ -82,13 +84,20 @@ func TestExchange_ForgedReply(t *testing.T) {
 		"nothing":             func(*dns.Msg) []byte { return nil },
 		"one octet":           func(*dns.Msg) []byte { return []byte{0} },
 		"the header only":     func(q *dns.Msg) []byte { return good(t, q)[:12] },
+		"cut in the question": func(q *dns.Msg) []byte { return good(t, q)[:17] },
+		"from another port":   change(func(*dns.Msg) {}),
 	}
 	for name, f := range forged {
 		t.Run(name, func(t *testing.T) {
-			s := serve(t, func(_ string, query *dns.Msg) [][]byte { return [][]byte{f(query), good(t, query)} })
+			message := func(q *dns.Msg) dnstest.Message {
+				return dnstest.Message{Wire: f(q), OtherPort: name == "from another port"}
+			}
+			s := newFake(dnstest.Start(t, func(_ string, q *dns.Msg) []dnstest.Message {
+				return []dnstest.Message{message(q), {Wire: good(t, q)}}
+			}))
 			c := newClient(t, upstream.Config{}, s)
 			expect(t, c, "192.0.2.1")
-			alone := serve(t, func(_ string, query *dns.Msg) [][]byte { return [][]byte{f(query)} })
+			alone := newFake(dnstest.Start(t, func(_ string, q *dns.Msg) []dnstest.Message { return []dnstest.Message{message(q)} }))
 			c = newClient(t, upstream.Config{TryTimeout: short / 3, Timeout: short}, alone)
 			expect(t, c, "error: no upstream server replied")
 		})
@@ -112,7 +121,14 @@ func TestExchange_MalformedReply(t *testing.T) {
 			m[7] = 1
 			return append(m, 0xC0, 12, 0, 5, 0, 1, 0, 0, 0, 60, 0, 0) // a CNAME record
 		},
-		"cut in a record": func(q *dns.Msg) []byte { m := good(t, q); return m[:len(m)-20] },
+		"cut in a record":  func(q *dns.Msg) []byte { m := good(t, q); return m[:len(m)-20] },
+		"too many records": func(q *dns.Msg) []byte { m := good(t, q); m[6] = 0xFF; return m },
+		"names that point at each other": func(q *dns.Msg) []byte {
+			m := pack(t, new(dns.Msg).SetReply(q))
+			m[7] = 1
+			at := byte(len(m))
+			return append(m, 1, 'a', 0xC0, at+4, 1, 'b', 0xC0, at, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 203, 0, 113, 66)
+		},
 		"a name that points at itself": func(q *dns.Msg) []byte {
 			m := pack(t, new(dns.Msg).SetReply(q))
 			m[7] = 1 // one answer, whose owner is at offset ...
@@ -171,6 +187,13 @@ func TestExchange_ManyForgedReplies(t *testing.T) {
 	if n := s.overTCP.Load(); n != 1 {
 		t.Errorf("%d queries over TCP", n)
 	}
+	// Without TCP the query fails: no guess is accepted, however many there are.
+	s = newFake(dnstest.StartStreams(t, func(_ string, q *dns.Msg) []dnstest.Message {
+		guess := reply(q, 0, "203.0.113.66")
+		guess.Id++
+		return slices.Repeat([]dnstest.Message{{Wire: pack(t, guess)}}, 2000)
+	}, func(net.Conn) {}))
+	expect(t, newClient(t, upstream.Config{}, s), "error: no upstream server replied")
 }
 
 // A query over 1232 octets uses TCP, as does every query to a server with TCP only.

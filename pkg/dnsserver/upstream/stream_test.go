@@ -256,42 +256,31 @@ func TestStream_WrongLength(t *testing.T) {
 	}
 }
 
-// Many servers close the connection after each reply. The query is sent again.
-func TestStream_ServerClosesAfterReply(t *testing.T) {
+// Many servers close the connection after each reply, or when the next query arrives, which is lost. The query is
+// sent again.
+func TestStream_ServerCloses(t *testing.T) {
 	noLeaks(t)
-	s := serveStream(t, func(conn net.Conn) {
-		if wire, err := readQuery(conn); err == nil {
-			conn.Write(frame(good(t, parse(t, wire))))
-		}
-	})
-	c := newClient(t, upstream.Config{}, s)
-	defer run(t, c)()
-	for i := range 20 {
-		if got := addresses(t, c, fmt.Sprintf("n%d.example.com.", i)); got != "192.0.2.1" {
-			t.Errorf("query %d: %s", i, got)
-		}
-	}
-	if got := c.Status(); got[0].Down {
-		t.Error("a closed connection counts as a failure")
-	}
-}
-
-// A server that closes the connection when the next query arrives loses that query. The
-// query is sent again: every connection here replies to one query and reads two.
-func TestStream_ServerClosesOnQuery(t *testing.T) {
-	noLeaks(t)
-	s := serveStream(t, func(conn net.Conn) {
-		if wire, err := readQuery(conn); err == nil {
-			conn.Write(frame(good(t, parse(t, wire))))
-		}
-		readQuery(conn)
-	})
-	c := newClient(t, upstream.Config{}, s)
-	defer run(t, c)()
-	for i := range 20 {
-		if got := addresses(t, c, fmt.Sprintf("n%d.example.com.", i)); got != "192.0.2.1" {
-			t.Errorf("query %d: %s", i, got)
-		}
+	for name, onQuery := range map[string]bool{"after the reply": false, "on the next query": true} {
+		t.Run(name, func(t *testing.T) {
+			s := serveStream(t, func(conn net.Conn) {
+				if wire, err := readQuery(conn); err == nil {
+					conn.Write(frame(good(t, parse(t, wire))))
+				}
+				if onQuery {
+					readQuery(conn)
+				}
+			})
+			c := newClient(t, upstream.Config{}, s)
+			defer run(t, c)()
+			for i := range 20 {
+				if got := addresses(t, c, fmt.Sprintf("n%d.example.com.", i)); got != "192.0.2.1" {
+					t.Errorf("query %d: %s", i, got)
+				}
+			}
+			if got := c.Status(); got[0].Down {
+				t.Error("a closed connection counts as a failure")
+			}
+		})
 	}
 }
 
