@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
@@ -104,32 +103,4 @@ func requests(t *testing.T, registry *prometheus.Registry) map[string]int {
 		}
 	}
 	return counts
-}
-
-// TestLookup_LargePodUnavailable: while the API server does not respond, a pod that is known to be
-// large waits for the circuit breaker as the others do, and its request shows that the API server
-// responds again.
-func TestLookup_LargePodUnavailable(t *testing.T) {
-	big, web := newPod("shop", "big", "u1"), newPod("shop", "web", "u2")
-	big.Spec.DNSConfig.Options = append(big.Spec.DNSConfig.Options, corev1.PodDNSConfigOption{Name: strings.Repeat("o", 200<<10)})
-	inBubble(t, serving(big), func(t *testing.T, s *apiServer, p *cluster.Pods) {
-		s.StopEvents()
-		s.Apply(web)
-		s.setFaults(kubeapi.Fail, nil)
-		for range 10 {
-			expectError(t, p, refOf(big), nil, 0) // not counted
-		}
-		for range 5 {
-			expectError(t, p, refOf(web), nil, 250*time.Millisecond)
-		}
-		before := s.count("get")
-		s.setFaults(nil, nil)
-		expectError(t, p, refOf(big), nil, 0)
-		if got := s.count("get"); got != before {
-			t.Errorf("%d GETs while the circuit breaker is open", got-before)
-		}
-		time.Sleep(10 * time.Second)
-		expect(t, p, refOf(big), cluster.FromAPI, 0)
-		expect(t, p, refOf(web), cluster.FromAPI, 250*time.Millisecond)
-	})
 }

@@ -32,7 +32,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
-	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -154,88 +153,33 @@ func expectError(t *testing.T, p *cluster.Pods, ref cluster.Ref, want error, aft
 	return err
 }
 
-func TestLookup_Informer(t *testing.T) {
-	web, far := newPod("shop", "web", "u1"), newPod("shop", "far", "u2")
-	far.Spec.NodeName = "node-2"
-	for _, streaming := range []bool{true, false} {
-		s := func(t *testing.T) *apiServer {
-			s := newAPIServer(t, web, far)
-			if !streaming {
-				s.DisableStreamingLists()
-			}
-			return s
-		}
-		inBubble(t, s, func(t *testing.T, s *apiServer, p *cluster.Pods) {
-			if s.count("list") > 0 == streaming {
-				t.Errorf("%d lists", s.count("list"))
-			}
-			expect(t, p, refOf(web), cluster.FromInformer, 0)
-			if got, _, _ := p.Lookup(t.Context(), refOf(web)); !cmp.Equal(got, kube.FromPod(web)) {
-				t.Errorf("got %+v", got)
-			}
-			if s.count("get") != 0 {
-				t.Errorf("%d GETs", s.count("get"))
-			}
-			expect(t, p, refOf(far), cluster.FromAPI, 250*time.Millisecond) // a pod of another node
-		})
-	}
-}
-
-// TestLookup_UpdatedAndDeleted: the annotations are those of the request, the rest is the
-// API server's.
-func TestLookup_UpdatedAndDeleted(t *testing.T) {
+// TestLookup_Equal: the informer keeps of a pod what the API server's pod has.
+func TestLookup_Equal(t *testing.T) {
 	web := newPod("shop", "web", "u1")
-	inBubble(t, serving(web), func(t *testing.T, s *apiServer, p *cluster.Pods) {
-		changed := web.DeepCopy()
-		changed.Annotations[policy.OverrideAnnotation] = "None"
-		changed.Spec.Hostname = "changed"
-		s.Apply(changed)
-		synctest.Wait()
-		if pod, _, err := p.Lookup(t.Context(), refOf(web)); err != nil || pod.Override != policy.Default || pod.Hostname != "changed" {
-			t.Errorf("got %+v, %v", pod, err)
+	inBubble(t, serving(web), func(t *testing.T, _ *apiServer, p *cluster.Pods) {
+		if got, source, _ := p.Lookup(t.Context(), refOf(web)); source != cluster.FromInformer || !cmp.Equal(got, kube.FromPod(web)) {
+			t.Errorf("got %+v from %q", got, source)
 		}
-		ref := refOf(web)
-		ref.Annotations = nil
-		if pod, _, err := p.Lookup(t.Context(), ref); err != nil || pod.Override != "" {
-			t.Errorf("without annotations: got %+v, %v", pod, err)
-		}
-		s.Delete(changed)
-		synctest.Wait()
-		expectError(t, p, refOf(web), cluster.ErrNotFound, 250*time.Millisecond)
 	})
 }
 
-func TestLookup_NotSynced(t *testing.T) {
-	web := newPod("shop", "web", "u1")
-	inBubble(t, unsynced(web), func(t *testing.T, s *apiServer, p *cluster.Pods) {
-		expect(t, p, refOf(web), cluster.FromAPI, 0)
-		expectError(t, p, refOf(newPod("shop", "absent", "u2")), cluster.ErrNotFound, 0)
+// TestBreaker_HalfOpen: after the pause one call of many is allowed.
+func TestBreaker_HalfOpen(t *testing.T) {
+	inBubble(t, unsynced(newPod("shop", "web", "u1")), func(t *testing.T, s *apiServer, p *cluster.Pods) {
 		s.setFaults(kubeapi.Stall, kubeapi.Stall)
-		expectError(t, p, refOf(web), context.DeadlineExceeded, 500*time.Millisecond)
-	})
-}
-
-// TestLookup_LargePod: the informer does not keep a pod with a large dnsConfig. It is requested
-// when it starts, without waiting for the informer.
-func TestLookup_LargePod(t *testing.T) {
-	web := newPod("shop", "web", "u1")
-	inBubble(t, serving(web), func(t *testing.T, s *apiServer, p *cluster.Pods) {
-		large := web.DeepCopy()
-		large.Spec.DNSConfig.Options = append(large.Spec.DNSConfig.Options, corev1.PodDNSConfigOption{Name: strings.Repeat("o", 16<<10)})
-		s.Apply(large)
-		synctest.Wait()
-		expect(t, p, refOf(web), cluster.FromAPI, 0)
-		if got, _, _ := p.Lookup(t.Context(), refOf(web)); len(got.Config.Options) != 2 {
-			t.Errorf("got %d options", len(got.Config.Options))
+		for i := range 5 {
+			_, _, _ = p.Lookup(t.Context(), refOf(newPod("shop", "web", fmt.Sprint("u", i))))
 		}
-		s.Apply(web)
-		synctest.Wait()
-		expect(t, p, refOf(web), cluster.FromInformer, 0)
-		s.Apply(large)
-		synctest.Wait()
-		s.Delete(large)
-		synctest.Wait()
-		expectError(t, p, refOf(web), cluster.ErrNotFound, 250*time.Millisecond)
+		time.Sleep(10 * time.Second)
+		before := s.count("get")
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() { _, _, _ = p.Lookup(t.Context(), refOf(newPod("shop", "web", fmt.Sprint("u", i)))) })
+		}
+		all.Wait()
+		if s.count("get") != before+1 {
+			t.Errorf("%d GETs when half open", s.count("get")-before)
+		}
 	})
 }
 
@@ -266,26 +210,6 @@ func TestLookup_LargePodsAtOnce(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		lookups.Wait()
-	})
-}
-
-func TestLookup_WatchLags(t *testing.T) {
-	web := newPod("shop", "web", "u1")
-	inBubble(t, serving(), func(t *testing.T, s *apiServer, p *cluster.Pods) {
-		time.AfterFunc(100*time.Millisecond, func() { s.Apply(web) })
-		expect(t, p, refOf(web), cluster.FromInformer, 100*time.Millisecond)
-		if s.count("get") != 0 {
-			t.Errorf("%d GETs", s.count("get"))
-		}
-	})
-}
-
-func TestLookup_ArrivesDuringGet(t *testing.T) {
-	web := newPod("shop", "web", "u1")
-	inBubble(t, serving(), func(t *testing.T, s *apiServer, p *cluster.Pods) {
-		s.setFaults(kubeapi.Stall, nil)
-		time.AfterFunc(400*time.Millisecond, func() { s.Apply(web) })
-		expect(t, p, refOf(web), cluster.FromInformer, 750*time.Millisecond)
 	})
 }
 
@@ -384,201 +308,6 @@ func TestLookup_Concurrent(t *testing.T) {
 		many(t, p, func(i int) *corev1.Pod { return pods[i] })
 		if s.count("get") != 500 {
 			t.Errorf("500 pods: %d GETs", s.count("get"))
-		}
-	})
-}
-
-func TestBreaker(t *testing.T) {
-	web := newPod("shop", "web", "u1")
-	inBubble(t, unsynced(web), func(t *testing.T, s *apiServer, p *cluster.Pods) {
-		s.setFaults(kubeapi.Fail, kubeapi.Stall)
-		for range 4 {
-			expectError(t, p, refOf(web), nil, 0)
-		}
-		s.setFaults(nil, kubeapi.Stall)
-		expect(t, p, refOf(web), cluster.FromAPI, 0) // resets the count
-
-		s.setFaults(kubeapi.Stall, kubeapi.Stall)
-		for range 5 {
-			expectError(t, p, refOf(web), context.DeadlineExceeded, 500*time.Millisecond)
-		}
-		before := s.count("get")
-		s.setFaults(nil, kubeapi.Stall)
-		err := expectError(t, p, refOf(web), context.DeadlineExceeded, 0)
-		if !strings.Contains(fmt.Sprint(err), "not calling the API server for another 10s") {
-			t.Errorf("got %v", err)
-		}
-		time.Sleep(10*time.Second - time.Nanosecond)
-		expectError(t, p, refOf(web), context.DeadlineExceeded, 0)
-		if s.count("get") != before {
-			t.Errorf("%d GETs while open", s.count("get")-before)
-		}
-
-		// One call is allowed. It fails, and the breaker stays open for another 10 s.
-		s.setFaults(kubeapi.Stall, kubeapi.Stall)
-		time.Sleep(time.Nanosecond)
-		var all sync.WaitGroup
-		for i := range 20 {
-			all.Go(func() { _, _, _ = p.Lookup(t.Context(), refOf(newPod("shop", "web", fmt.Sprint("u", i)))) })
-		}
-		all.Wait()
-		if s.count("get") != before+1 {
-			t.Errorf("%d GETs when half open", s.count("get")-before)
-		}
-		s.setFaults(nil, kubeapi.Stall)
-		expectError(t, p, refOf(web), context.DeadlineExceeded, 0)
-		time.Sleep(10 * time.Second)
-		for range 3 {
-			expect(t, p, refOf(web), cluster.FromAPI, 0)
-		}
-	})
-}
-
-// TestBreaker_NotFound: 404 Not Found is not a failure.
-func TestBreaker_NotFound(t *testing.T) {
-	inBubble(t, unsynced(), func(t *testing.T, s *apiServer, p *cluster.Pods) {
-		for i := range 20 {
-			expectError(t, p, refOf(newPod("shop", "web", fmt.Sprint("u", i))), cluster.ErrNotFound, 0)
-		}
-		if s.count("get") != 40 { // from the cache of the API server, and from its storage
-			t.Errorf("%d GETs", s.count("get"))
-		}
-	})
-}
-
-// TestBreaker_Forbidden: with the identity of a kubelet, 403 is the answer for a pod that does
-// not exist. It is not a failure, unlike 401 and 429.
-func TestBreaker_Forbidden(t *testing.T) {
-	web := newPod("shop", "web", "u1")
-	for code, answer := range map[int]bool{400: true, 401: false, 403: true, 408: false, 410: true, 429: false, 500: false, 503: false} {
-		inBubble(t, unsynced(web), func(t *testing.T, s *apiServer, p *cluster.Pods) {
-			fault := func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", "application/json")
-				w.WriteHeader(code)
-				fmt.Fprintf(w, `{"apiVersion":"v1","kind":"Status","status":"Failure","message":"no relationship found","code":%d}`, code)
-			}
-			s.setFaults(fault, kubeapi.Stall)
-			for range 5 {
-				_, _, err := p.Lookup(t.Context(), refOf(web))
-				if errors.Is(err, cluster.ErrNotFound) != answer || !strings.Contains(fmt.Sprint(err), "no relationship found") {
-					t.Errorf("%d: %v", code, err)
-				}
-			}
-			s.setFaults(nil, kubeapi.Stall)
-			before := s.count("get")
-			_, _, err := p.Lookup(t.Context(), refOf(web))
-			if gets := s.count("get") - before; (err == nil) != answer || answer && gets != 1 || !answer && gets != 0 {
-				t.Errorf("%d: afterwards %v, %d GETs", code, err, gets)
-			}
-		})
-	}
-}
-
-// TestLookup_StaleCache has an API server whose cache lags: it has the previous pod of a
-// StatefulSet, or none. The storage has the pod.
-func TestLookup_StaleCache(t *testing.T) {
-	previous, pod := newPod("shop", "db-0", "u1"), newPod("shop", "db-0", "u2")
-	for name, stale := range map[string][]*corev1.Pod{"previous pod": {previous}, "no pod": nil} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, unsynced(pod), func(t *testing.T, s *apiServer, p *cluster.Pods) {
-				lagging := kubeapi.New()
-				for _, o := range stale {
-					lagging.Apply(o)
-				}
-				s.stale.Store(lagging)
-				expect(t, p, refOf(pod), cluster.FromAPI, 0)
-			})
-		})
-	}
-}
-
-// TestLookup_OtherNodeName: a name that differs from the API server's makes every lookup a GET,
-// and is logged once.
-func TestLookup_OtherNodeName(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newAPIServer(t)
-		var log logbuffer.Buffer
-		var pods []*corev1.Pod
-		for i := range 3 {
-			pods = append(pods, newPod("shop", fmt.Sprint("web-", i), fmt.Sprint("u", i)))
-			pods[i].Spec.NodeName = strings.ToUpper(node)
-			s.Apply(pods[i])
-		}
-		p, stop := start(t, cluster.PodsConfig{Client: s.local(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		defer stop()
-		synctest.Wait()
-		for _, pod := range pods {
-			expect(t, p, refOf(pod), cluster.FromAPI, 250*time.Millisecond)
-		}
-		if want := "nodeName=node-1 wanted=NODE-1"; strings.Count(log.String(), want) != 1 || strings.Count(log.String(), "\n") != 1 {
-			t.Errorf("want one line with %s:\n%s", want, log.String())
-		}
-	})
-}
-
-func TestLookup_Recreated(t *testing.T) {
-	first, second := newPod("shop", "db-0", "u1"), newPod("shop", "db-0", "u2")
-	inBubble(t, serving(first), func(t *testing.T, s *apiServer, p *cluster.Pods) {
-		expect(t, p, refOf(first), cluster.FromInformer, 0)
-		err := expectError(t, p, refOf(second), cluster.ErrNotFound, 250*time.Millisecond)
-		if !strings.Contains(fmt.Sprint(err), "has UID u1") {
-			t.Errorf("got %v", err)
-		}
-		s.Apply(second)
-		synctest.Wait()
-		expect(t, p, refOf(second), cluster.FromInformer, 0)
-		expectError(t, p, refOf(first), cluster.ErrNotFound, 250*time.Millisecond)
-	})
-}
-
-func TestRun_WatchEnds(t *testing.T) {
-	for name, expired := range map[string]bool{"cut": false, "410 Gone": true} {
-		t.Run(name, func(t *testing.T) {
-			old, web := newPod("shop", "old", "u0"), newPod("shop", "web", "u1")
-			inBubble(t, serving(old), func(t *testing.T, s *apiServer, p *cluster.Pods) {
-				time.Sleep(time.Minute)
-				s.CutWatches()
-				if expired {
-					s.Forget()
-				}
-				s.Delete(old)
-				s.Apply(web)
-				time.Sleep(time.Minute)
-				expect(t, p, refOf(web), cluster.FromInformer, 0)
-				expectError(t, p, refOf(old), cluster.ErrNotFound, 250*time.Millisecond)
-			})
-		})
-	}
-}
-
-func TestLookup_MirrorPod(t *testing.T) {
-	mirror := newMirror("kube-system", "etcd-"+node, "own", "hash")
-	forged := newMirror("shop", "etcd-"+node, "evil", "hash-2")
-	ref := staticRef("kube-system", "etcd-"+node, "hash")
-	inBubble(t, serving(mirror, forged), func(t *testing.T, s *apiServer, p *cluster.Pods) {
-		expect(t, p, ref, cluster.FromInformer, 0)
-		expectError(t, p, staticRef("kube-system", "etcd-"+node, "hash-2"), cluster.ErrNotFound, 250*time.Millisecond)
-		pretends := ref
-		pretends.Annotations = map[string]string{kube.ConfigSourceAnnotation: "api"}
-		expectError(t, p, pretends, cluster.ErrNotFound, 250*time.Millisecond)
-
-		next := newMirror("kube-system", "etcd-"+node, "own-2", "hash-3") // after a change of the manifest
-		time.AfterFunc(50*time.Millisecond, func() { s.Apply(next) })
-		expect(t, p, staticRef("kube-system", "etcd-"+node, "hash-3"), cluster.FromInformer, 50*time.Millisecond)
-		expectError(t, p, ref, cluster.ErrNotFound, 250*time.Millisecond)
-		s.Delete(next)
-		synctest.Wait()
-		expectError(t, p, staticRef("kube-system", "etcd-"+node, "hash-3"), cluster.ErrNotFound, 250*time.Millisecond)
-	})
-	inBubble(t, unsynced(mirror), func(t *testing.T, _ *apiServer, p *cluster.Pods) {
-		expect(t, p, ref, cluster.FromAPI, 0)
-	})
-	without := ref
-	without.NoMirror = true
-	inBubble(t, serving(mirror), func(t *testing.T, s *apiServer, p *cluster.Pods) {
-		expectError(t, p, without, cluster.ErrNotFound, 250*time.Millisecond)
-		if s.count("get") != 0 {
-			t.Errorf("%d GETs of a mirror pod that must not be used", s.count("get"))
 		}
 	})
 }
