@@ -53,65 +53,30 @@ func releaseAll(slots ...*slot) {
 	}
 }
 
-// TestLimiter_Free: one client takes all slots except the reserve, and eight clients more have an eighth of
-// the reserve each.
-func TestLimiter_Free(t *testing.T) {
-	l := newLimiter(4096)
-	all := l.admitAll(clientAddr(0), kindPlain, begin, 5000)
-	if len(all) != 4096-256 {
-		t.Errorf("one client has %d slots, want all of 4096 except 256", len(all))
-	}
-	for i := range 8 {
-		few := l.admitAll(clientAddr(1+i), kindPlain, begin, 5000)
-		if len(few) != 32 {
-			t.Errorf("client %d has %d slots of the reserve, want 32", i, len(few))
+// TestLimiter_Shares: one client takes all slots except the reserves. Eight clients more have an eighth of the
+// clients' reserve each, and each other kind of names has its own reserve, for the same client and for others.
+func TestLimiter_Shares(t *testing.T) {
+	l := newQueryLimiter(Limits{MaxQueries: 4096})
+	var all []*slot
+	take := func(client int, kind queryKind, want int) {
+		t.Helper()
+		got := l.admitAll(clientAddr(client), kind, begin, 5000)
+		if len(got) != want {
+			t.Errorf("client %d has %d slots for %v, want %d", client, len(got), kind, want)
 		}
-		all = append(all, few...)
+		all = append(all, got...)
 	}
-	if l.admit(clientAddr(100), kindPlain, begin) != nil {
-		t.Error("a slot above the limit")
+	take(0, kindPlain, 4096-3*128-256)
+	for i := range 8 {
+		take(1+i, kindPlain, 32)
 	}
+	take(100, kindPlain, 0)
+	for _, kind := range []queryKind{kindCluster, kindReverse, kindSearch} {
+		take(0, kind, 128)
+	}
+	take(100, kindSearch, 0)
 	releaseAll(all...)
 	expectUnused(t, l)
-}
-
-// TestLimiter_Kinds: a client that has taken all that it gets for one kind of names still gets the
-// reserve of each other kind, and so do others.
-func TestLimiter_Kinds(t *testing.T) {
-	l := newQueryLimiter(Limits{MaxQueries: 4096})
-	held := l.admitAll(clientAddr(0), kindPlain, begin, 5000)
-	if want := 4096 - 3*128 - 256; len(held) != want {
-		t.Errorf("%d slots for one kind, want %d", len(held), want)
-	}
-	for _, kind := range []queryKind{kindCluster, kindReverse, kindSearch} {
-		more := l.admitAll(clientAddr(0), kind, begin, 5000)
-		if len(more) != 128 {
-			t.Errorf("%d slots for %v, want its reserve", len(more), kind)
-		}
-		held = append(held, more...)
-	}
-	releaseAll(held...)
-	expectUnused(t, l)
-}
-
-// TestLimiter_KindsReplace: a full kind takes no slot of another kind's reserve.
-func TestLimiter_KindsReplace(t *testing.T) {
-	l := newQueryLimiter(Limits{MaxQueries: 320})
-	l.maxPinned = 0
-	reserved := l.admitAll(clientAddr(0), kindCluster, begin, 10)
-	l.admitAll(clientAddr(1), kindPlain, begin, 1000)
-	later := begin.Add(time.Second)
-	for range 300 {
-		if l.admit(clientAddr(2), kindPlain, later) == nil {
-			break
-		}
-	}
-	if i := slices.IndexFunc(reserved, (*slot).isReplaced); i >= 0 {
-		t.Errorf("slot %d of the reserve was replaced", i)
-	}
-	if s := l.admit(clientAddr(3), kindReverse, later); s == nil {
-		t.Error("no slot for a kind that has none")
-	}
 }
 
 // TestLimiter_Pinned: pinned slots are not replaced, also when no others are left, and a released one

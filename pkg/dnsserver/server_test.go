@@ -69,6 +69,7 @@ func TestRun_Drain(t *testing.T) {
 				t.Error(err)
 			}
 			s.result <- nil // for the cleanup of serveOn
+			s.expectFree(t)
 			l, err := net.ListenPacket("udp", s.addr.String())
 			if err != nil {
 				t.Fatal(err)

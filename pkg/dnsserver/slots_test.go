@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -15,8 +14,6 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-
-	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // silentTime is how long a query to a server waits that does not reply.
@@ -352,131 +349,59 @@ func TestSlots_Prefetch(t *testing.T) {
 	})
 }
 
-// TestSlots_ManyClients: 300 clients that query names of silent servers all the time do not make
-// names of others fail. The replaced queries are refused and not cached, their upstream queries end.
+// TestSlots_ManyClients: hundreds of clients that query names of silent servers all the time do not make
+// names of others fail, also those that take longer than replaceAfter. The replaced queries are refused and not
+// cached, their upstream queries end.
 func TestSlots_ManyClients(t *testing.T) {
 	for _, tt := range []struct {
-		qtype  uint16
-		domain string
+		name                    string
+		qtype                   uint16
+		domain                  string
+		clients, hostile, every int           // hostile: queries in 10 ms; every: 10 ms between good queries
+		good                    []int         // queries of each good client at once
+		takes                   time.Duration // of the good ones
 	}{
-		{dns.TypeA, "example."},
-		{dns.TypePTR, "8.8.in-addr.arpa."},
+		{"addresses", dns.TypeA, "example.", 300, 30, 5, []int{20}, 0},
+		{"reverse names", dns.TypePTR, "8.8.in-addr.arpa.", 300, 30, 5, []int{20}, 0},
+		{"slow names", dns.TypeA, "example.", 200, 20, 20, []int{2, 2, 2}, 3 * replaceAfter},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newTestServer(t, "loaded", Config{Upstream: silentFor(t, "silent")})
-			var hostile, good pending
-			const clients, seconds = 300, 6
-			for tick := range 100 * seconds {
-				for range 30 {
-					i := len(hostile)
-					hostile.send(t, s.Server, clientAddr(i%clients), 1, fmt.Sprintf("silent%d-", i), tt.domain, tt.qtype)
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				silent := silentFor(t, "silent")
+				s := newTestServer(t, "loaded", Config{Upstream: func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
+					if strings.HasPrefix(q.Question[0].Name, "good") {
+						time.Sleep(tt.takes)
+					}
+					if ctx.Err() != nil {
+						return nil, ctx.Err()
+					}
+					return silent(ctx, q)
+				}})
+				var hostile, good pending
+				for tick := range 600 { // 6 s
+					for range tt.hostile {
+						i := len(hostile)
+						hostile.send(t, s.Server, clientAddr(i%tt.clients), 1, fmt.Sprintf("silent%d-", i), tt.domain, tt.qtype)
+					}
+					time.Sleep(10 * time.Millisecond)
+					for client, n := range tt.good {
+						if tick%tt.every == 3*client {
+							good.send(t, s.Server, clientAddr(1000+client), n, fmt.Sprintf("good%d-%d-", client, tick), tt.domain, tt.qtype)
+						}
+					}
 				}
-				time.Sleep(10 * time.Millisecond)
-				if tick%5 == 0 {
-					good.send(t, s.Server, clientAddr(1000), 20, fmt.Sprintf("good%d-", tick), tt.domain, tt.qtype)
+				entries := s.cache.Stats().Entries
+				expectRcodes(t, "names of other servers", good, "NOERROR")
+				expectRcodes(t, "names of silent servers", hostile, "SERVFAIL")
+				s.running.Wait()
+				s.expectFree(t)
+				replaced := s.counterSum(t, "dnsconfigurer_dns_refusals_total", "reason=replaced")
+				if replaced == 0 || entries > len(good)+len(hostile)-replaced {
+					t.Errorf("%d replaced queries, and %d replies cached of %d and %d", replaced, entries, len(good), len(hostile))
 				}
-			}
-			entries := s.cache.Stats().Entries
-			expectRcodes(t, "names of other servers", good, "NOERROR")
-			expectRcodes(t, "names of silent servers", hostile, "SERVFAIL")
-			s.running.Wait()
-			s.expectFree(t)
-			replaced := s.counterSum(t, "dnsconfigurer_dns_refusals_total", "reason=replaced")
-			if replaced == 0 || entries > len(good)+len(hostile)-replaced {
-				t.Errorf("%d replaced queries, and %d replies cached of %d and %d", replaced, entries, len(good), len(hostile))
-			}
+			})
 		})
 	}
-}
-
-// TestSlots_SlowNames: 200 clients that query names of a silent server all the time do not make
-// names of others fail that take longer than replaceAfter.
-func TestSlots_SlowNames(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		silent := silentFor(t, "silent")
-		s := newTestServer(t, "loaded", Config{Upstream: func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
-			if strings.HasPrefix(q.Question[0].Name, "slow") {
-				time.Sleep(3 * replaceAfter)
-			}
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			return silent(ctx, q)
-		}})
-		var hostile, good pending
-		const clients, seconds = 200, 6
-		for tick := range 100 * seconds {
-			for range 20 {
-				i := len(hostile)
-				hostile.send(t, s.Server, clientAddr(i%clients), 1, fmt.Sprintf("silent%d-", i), "example.", dns.TypeA)
-			}
-			time.Sleep(10 * time.Millisecond)
-			for client := range 3 {
-				if tick%20 == 3*client { // 2 queries at once, 10 a second
-					good.send(t, s.Server, clientAddr(1000+client), 2, fmt.Sprintf("slow%d-%d-", client, tick), "example.", dns.TypeA)
-				}
-			}
-		}
-		expectRcodes(t, "slow names", good, "NOERROR")
-		expectRcodes(t, "names of silent servers", hostile, "SERVFAIL")
-		s.running.Wait()
-		s.expectFree(t)
-		if s.counterSum(t, "dnsconfigurer_dns_refusals_total", "reason=replaced") == 0 {
-			t.Error("no query was replaced")
-		}
-	})
-}
-
-// TestSlots_Released: a slot is released when the servers' code panics, when the server shuts
-// down, and after every kind of answer.
-func TestSlots_Released(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		mode := ""
-		s := newNode(t, silentFor(t, "never"), func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
-			switch mode {
-			case "panic":
-				panic(mode)
-			case "error":
-				return nil, errUnreachable
-			case "SERVFAIL":
-				return new(dns.Msg).SetRcode(q, dns.RcodeServerFailure), nil
-			}
-			return silentFor(t, "")(ctx, q)
-		})
-		for _, mode = range []string{"panic", "error", "SERVFAIL", "silent"} {
-			var p pending
-			p.send(t, s.Server, podAddr, 3, mode, "example.", dns.TypeA)
-			p.send(t, s.Server, podAddr, 3, mode, "10.in-addr.arpa.", dns.TypePTR)
-			p = append(p, sendQuery(t, s.Server, podAddr, newQuery(autopathName(mode, "default"), dns.TypeA)))
-			p.rcodes()
-			synctest.Wait()
-			s.expectFree(t)
-		}
-	})
-}
-
-// TestSlots_Shutdown: queries that wait when the server shuts down release their slots.
-func TestSlots_Shutdown(t *testing.T) {
-	s := startServer(t, "loaded", Config{Upstream: func(ctx context.Context, _ *dns.Msg) (*dns.Msg, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}})
-	c, err := net.Dial("udp", s.addr.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	const queries = 20
-	for i := range queries {
-		c.Write(mustPack(t, newQuery(fmt.Sprintf("w%d.example.", i), dns.TypeA)))
-	}
-	poll.Until(t, "all queries to wait", func() bool { return s.gauge(t, "dnsconfigurer_dns_slots_in_use", "plain") >= queries })
-	s.stop()
-	if err := <-s.result; err != nil {
-		t.Error(err)
-	}
-	s.result <- nil // for the cleanup
-	s.expectFree(t)
 }
 
 // TestSlots_FastPath: answers that need no other server take no slot.

@@ -225,16 +225,3 @@ func TestStreams_Replaced(t *testing.T) {
 		}
 	})
 }
-
-// TestStreams_Gauge: the gauge follows the open connections.
-func TestStreams_Gauge(t *testing.T) {
-	s := startServer(t, smallCluster, Config{})
-	expectOpen := func(want int) {
-		t.Helper()
-		poll.Until(t, fmt.Sprint(want, " open connections"), func() bool { return s.streams.connections.inUse() == want })
-	}
-	conns := s.dialStreams(t, 3, nil)
-	expectOpen(3)
-	conns.close()
-	expectOpen(0)
-}

@@ -107,6 +107,7 @@ func (l *timeline) run(t *testing.T, file goldenFile) (replies []string) {
 	if l.cluster != nil {
 		l.cluster.running.Wait()
 	}
+	l.server.expectFree(t)
 	return replies
 }
 

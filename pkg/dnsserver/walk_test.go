@@ -17,19 +17,21 @@ import (
 )
 
 // script determines the findings about candidates, one step for each: "absent", "nodata",
-// "found" or "failed", then after a colon how long other servers take to reply. The prefix
+// "found", "failed", "limit" or "subqueries" (refused), then after a colon how long other servers take to reply. The prefix
 // "cluster/" marks a name of the cluster. The candidates are named 0, 1, 2 and so on.
 type script struct {
 	steps      []string
 	queried    []atomic.Bool // other servers, for the candidate
 	waiting    atomic.Int32
 	maxWaiting atomic.Int32 // the maximum of waiting
+
+	clientCanExpand bool
 }
 
 // run tries the candidates of the script as Server.walk does.
 func (s *script) run(ctx context.Context, t *testing.T) (lookupResult, *walk) {
 	t.Helper()
-	w := &walk{lookup: s.lookup, recoverPanic: func() {}}
+	w := &walk{lookup: s.lookup, clientCanExpand: s.clientCanExpand, recoverPanic: func() {}}
 	for i := range s.steps {
 		w.candidates = append(w.candidates, mustName(t, fmt.Sprint(i)))
 	}
@@ -51,6 +53,12 @@ func (s *script) lookup(name fqdn.Name) (lookupResult, func(context.Context) loo
 	word, cluster := strings.CutPrefix(word, "cluster/")
 	lr := lookupResult{answer: failure(fromServer, 0, fmt.Sprint(i)), ttl: uint32(10 * (i + 1)), cluster: cluster}
 	lr.outcome = outcome(slices.Index([]string{"absent", "nodata", "found", "failed"}, word))
+	switch word {
+	case "limit":
+		lr.outcome, lr.answer.refused = unresolved, refusedLimit
+	case "subqueries":
+		lr.outcome, lr.answer.refused = unresolved, refusedSubqueries
+	}
 	if !waits {
 		return lr, nil
 	}
@@ -226,47 +234,20 @@ func TestWalk_Panic(t *testing.T) {
 // also while an earlier candidate has no answer. Otherwise a later candidate may be found.
 func TestWalk_FallsBack(t *testing.T) {
 	for _, tt := range []struct {
-		fallsBack bool
-		reason    refusalReason
-		want      string
+		fallsBack    bool
+		script, want string
 	}{
-		{true, refusedLimit, "failed, budget, 1s"},
-		{true, refusedSubqueries, "found, not_refused, 3s"}, // the client has the same limit
-		{false, refusedLimit, "found, not_refused, 3s"},
+		{true, "absent:3s limit:1s found:2s", "failed, budget, 1s"},
+		{true, "absent:3s subqueries:1s found:2s", "found, not_refused, 3s"}, // the client has the same limit
+		{false, "absent:3s limit:1s found:2s", "found, not_refused, 3s"},
 	} {
-		t.Run(fmt.Sprintf("%t, %s", tt.fallsBack, tt.reason.String()), func(t *testing.T) {
-			steps := []struct {
-				took   time.Duration
-				result lookupResult
-			}{
-				{3 * time.Second, lookupResult{outcome: nxdomain}},
-				{time.Second, lookupResult{outcome: unresolved, answer: answer{refused: tt.reason}}},
-				{2 * time.Second, lookupResult{outcome: found}},
+		synctest.Test(t, func(t *testing.T) {
+			begin, s := time.Now(), parseScript(tt.script)
+			s.clientCanExpand = tt.fallsBack
+			f, _ := s.run(t.Context(), t)
+			if got := fmt.Sprintf("%v, %s, %v", f.outcome, f.answer.refused.String(), time.Since(begin)); got != tt.want {
+				t.Errorf("%t, %s: got %s, want %s", tt.fallsBack, tt.script, got, tt.want)
 			}
-			w := &walk{clientCanExpand: tt.fallsBack, recoverPanic: func() {}}
-			for i := range steps {
-				w.candidates = append(w.candidates, mustName(t, fmt.Sprint(i)))
-			}
-			w.lookup = func(name fqdn.Name) (lookupResult, func(context.Context) lookupResult) {
-				step := steps[slices.Index(w.candidates, name)]
-				return lookupResult{}, func(ctx context.Context) lookupResult {
-					select {
-					case <-time.After(step.took):
-						return step.result
-					case <-ctx.Done():
-						return lookupResult{outcome: unresolved}
-					}
-				}
-			}
-			synctest.Test(t, func(t *testing.T) {
-				begin := time.Now()
-				w.advance()
-				w.await(t.Context())
-				f := w.conclude()
-				if got := fmt.Sprintf("%v, %s, %v", f.outcome, f.answer.refused.String(), time.Since(begin)); got != tt.want {
-					t.Errorf("got %s, want %s", got, tt.want)
-				}
-			})
 		})
 	}
 }
