@@ -212,7 +212,8 @@ func (s *podScript) lookup(words []string) string {
 		case err == nil && (pod.UID != ref.UID || pod.Name != ref.Name || pod.Namespace != ref.Namespace):
 			text = fmt.Sprintf("another pod: %+v\n", pod)
 		case err == nil:
-			text = fmt.Sprintf("%s after %v: host %s, override %q, %d options\n", source, took, pod.Hostname, pod.Override, len(pod.Config.Options))
+			text = fmt.Sprintf("%s after %v: host %s, override %q, %d options\n",
+				source, took, pod.Hostname, pod.Override, len(pod.Config.Options))
 		default:
 			kind := "failed"
 			if i := slices.IndexFunc([]error{cluster.ErrNotFound, context.DeadlineExceeded},

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/tools/txtar"
+
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
@@ -49,170 +51,44 @@ func TestLookup_Records(t *testing.T) {
 		}})
 		e.SetLoaded()
 	})
-	tests := []struct{ clause, name, want string }{
-		{"2.2 the schema's version", "dns-version.cluster.local", "TXT 1.1.0"},
-		{"2.3.1 a cluster IP of either family", "web.default.svc.cluster.local",
-			"A 10.96.0.7, AAAA fd00::7, SRV 50 53 web.default.svc.cluster.local., SRV 50 80 web.default.svc.cluster.local."},
-		{"2.1 comparisons are case-insensitive", "WEB.Default.svc.cluster.LOCAL",
-			"A 10.96.0.7, AAAA fd00::7, SRV 50 53 web.default.svc.cluster.local., SRV 50 80 web.default.svc.cluster.local."},
-		{"2.3.2 a named port", "_http._tcp.web.default.svc.cluster.local", "SRV 100 80 web.default.svc.cluster.local."},
-		{"2.3.2 of another protocol", "_http._udp.web.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
-		{"2.3.2 an unnamed port has no record", "_._tcp.web.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
-		{"an underscore is part of the name", "http.tcp.web.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
-		{"the protocol is a name above a port's", "_tcp.web.default.svc.cluster.local", "exists"},
-		{"no port has the protocol", "_sctp.web.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
-		{"2.3.3 a cluster IP's name", "7.0.96.10.in-addr.arpa", "PTR web.default.svc.cluster.local."},
-		{"2.3.3 of IPv6", "7.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa", "PTR web.default.svc.cluster.local."},
-		{"an endpoint behind a cluster IP", "10-244-0-1.web.default.svc.cluster.local", "A 10.244.0.1"},
-		{"and its reverse name", "1.0.244.10.in-addr.arpa", "PTR 10-244-0-1.web.default.svc.cluster.local."},
-		{"2.4.1 ready endpoints", "db.default.svc.cluster.local", "A 10.244.0.2, A 10.244.0.3, A 10.244.0.5, AAAA fd00::, " +
-			"SRV 25 15432 db-0.db.default.svc.cluster.local., SRV 25 15432 db-1.db.default.svc.cluster.local., " +
-			"SRV 25 15432 10-244-0-5.db.default.svc.cluster.local., SRV 25 15432 fd00--0.db.default.svc.cluster.local."},
-		{"2.4.1 a hostname", "db-0.db.default.svc.cluster.local", "A 10.244.0.2"},
-		{"2.4.1 one that is not ready", "db-2.db.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
-		{"2.4.1 an endpoint without hostname", "10-244-0-5.db.default.svc.cluster.local", "A 10.244.0.5"},
-		{"a label does not end with a dash", "fd00--0.db.default.svc.cluster.local", "AAAA fd00::"},
-		{"and has one spelling", "fd00-0--0.db.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
-		{"2.4.1 an endpoint with hostname has no other name", "10-244-0-2.db.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
-		{"2.4.1 no ready endpoint", "down.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
-		{"2.4.2 at the endpoint's own port", "_sql._tcp.db.default.svc.cluster.local", "SRV 25 15432 db-0.db.default.svc.cluster.local., " +
-			"SRV 25 15432 db-1.db.default.svc.cluster.local., SRV 25 15432 " +
-			"10-244-0-5.db.default.svc.cluster.local., SRV 25 15432 fd00--0.db.default.svc.cluster.local."},
-		{"2.4.3 by hostname", "3.0.244.10.in-addr.arpa", "PTR db-1.db.default.svc.cluster.local."},
-		{"2.4.3 not ready", "4.0.244.10.in-addr.arpa", "NXDOMAIN in 244.10.in-addr.arpa."},
-		{"2.5 an external name", "ext.default.svc.cluster.local", "CNAME www.example.com."},
-		{"an address is not a name", "ip.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
-		{"nothing below an external name", "a.ext.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
-		{"a namespace", "default.svc.cluster.local", "exists"},
-		{"one without Services", "empty.svc.cluster.local", "exists"},
-		{"one that came with its Service only", "kube-system.svc.cluster.local", "exists"},
-		{"none", "none.svc.cluster.local", "NXDOMAIN in cluster.local."},
-		{"slices alone are no Service", "orphan.gone.svc.cluster.local", "NXDOMAIN in cluster.local."},
-		{"nor make a namespace", "gone.svc.cluster.local", "NXDOMAIN in cluster.local."},
-		{"nor have a reverse name", "6.0.244.10.in-addr.arpa", "NXDOMAIN in 244.10.in-addr.arpa."},
-		{"the zone", "cluster.local", "apex kube-dns.kube-system.svc.cluster.local."},
-		{"its server", "ns.dns.cluster.local", "A 10.96.0.10"},
-		{"above it", "dns.cluster.local", "exists"},
-		{"svc", "svc.cluster.local", "exists"},
-		{"pod", "pod.cluster.local", "exists"},
-		{"a namespace of pods", "default.pod.cluster.local", "exists"},
-		{"a pod", "10-244-3-4.default.pod.cluster.local", "A 10.244.3.4"},
-		{"a pod of IPv6", "fd00--1-2.default.pod.cluster.local", "AAAA fd00::1:2"},
-		{"no address", "10-244-3.default.pod.cluster.local", "NXDOMAIN in cluster.local."},
-		{"an address of no pod's namespace", "10-244-3-4.none.pod.cluster.local", "NXDOMAIN in cluster.local."},
-		{"anything else in the zone", "www.cluster.local", "NXDOMAIN in cluster.local."},
-		{"too deep", "a._http._tcp.web.default.svc.cluster.local", "NXDOMAIN in cluster.local."},
-		{"outside", "example.com", "not in zone"},
-		{"a longer label", "xcluster.local", "not in zone"},
-		{"a range that ends inside a label", "1.100.10.in-addr.arpa", "NXDOMAIN in 100.10.in-addr.arpa."},
-		{"above the range, and above an address", "10.in-addr.arpa", "not in zone"},
-		{"a part of the range", "96.10.in-addr.arpa", "apex kube-dns.kube-system.svc.cluster.local."},
-		{"reverse names above an address", "0.96.10.in-addr.arpa", "exists"},
-		{"other reverse names", "1.2.0.192.in-addr.arpa", "not in zone"},
-		{"no number", "x.0.96.10.in-addr.arpa", "NXDOMAIN in 96.10.in-addr.arpa."},
-		{"another spelling of a number", "07.0.96.10.in-addr.arpa", "NXDOMAIN in 96.10.in-addr.arpa."},
-		{"below an address", "1.7.0.96.10.in-addr.arpa", "NXDOMAIN in 96.10.in-addr.arpa."},
-		{"two nibbles in one label", "07.0.0.d.f.ip6.arpa", "not in zone"},
-	}
-	for _, tt := range tests {
-		if got := describe(t, z.Snapshot(), tt.name); got != tt.want {
-			t.Errorf("%s: %s\n got %s\nwant %s", tt.clause, tt.name, got, tt.want)
-		}
-	}
+	checkLookups(t, "records", z.Snapshot())
 }
 
 // TestLookup_Reverse looks up the reverse names at, above and below each range and address. The
 // zone has authority over the ranges alone, or without ranges over the addresses of the cluster.
 func TestLookup_Reverse(t *testing.T) {
-	const apex = "apex ns.dns.cluster.local."
-	tests := []struct{ name, withRanges, without string }{
-		{"in-addr.arpa", "not in zone", "not in zone"},
-		{"10.in-addr.arpa", "not in zone", "not in zone"},
-		{"95.10.in-addr.arpa", "not in zone", "not in zone"},
-		{"96.10.in-addr.arpa", apex, "not in zone"},
-		{"111.10.in-addr.arpa", apex, "not in zone"},
-		{"112.10.in-addr.arpa", "not in zone", "not in zone"},
-		{"0.96.10.in-addr.arpa", "exists", "not in zone"},
-		{"9.96.10.in-addr.arpa", "NXDOMAIN in 96.10.in-addr.arpa.", "not in zone"},
-		{"7.0.96.10.in-addr.arpa", "PTR web.default.svc.cluster.local.", "PTR web.default.svc.cluster.local."},
-		{"8.0.96.10.in-addr.arpa", "NXDOMAIN in 96.10.in-addr.arpa.", "not in zone"},
-		{"x.96.10.in-addr.arpa", "NXDOMAIN in 96.10.in-addr.arpa.", "not in zone"},
-		// A range within another one is a zone of its own.
-		{"7.99.10.in-addr.arpa", apex, "not in zone"},
-		{"1.7.99.10.in-addr.arpa", "NXDOMAIN in 7.99.10.in-addr.arpa.", "not in zone"},
-		// A range of one address.
-		{"1.1.168.192.in-addr.arpa", "PTR 192-168-1-1.web.default.svc.cluster.local., " + apex,
-			"PTR 192-168-1-1.web.default.svc.cluster.local."},
-		{"1.168.192.in-addr.arpa", "not in zone", "not in zone"},
-		{"0.d.f.ip6.arpa", "not in zone", "not in zone"},
-		{"0.0.d.f.ip6.arpa", apex, "not in zone"},
-		{"1.0.0.d.f.ip6.arpa", "NXDOMAIN in 0.0.d.f.ip6.arpa.", "not in zone"},
-		// A tenant's endpoint with a public address.
-		{"8.in-addr.arpa", "not in zone", "not in zone"},
-		{"8.8.8.in-addr.arpa", "not in zone", "not in zone"},
-		{"8.8.8.8.in-addr.arpa", "not in zone", "PTR 8-8-8-8.web.default.svc.cluster.local."},
-	}
-	for _, tt := range tests {
-		for _, c := range []struct {
-			reverse []netip.Prefix
-			want    string
-		}{{prefixes("10.96.0.0/12", "10.99.7.0/24", "fd00::/16", "192.168.1.1/32"), tt.withRanges}, {nil, tt.without}} {
-			z := newZone(t, Config{Reverse: c.reverse})
-			z.Update(1, func(e *Edit) {
-				e.PutService(Service{Namespace: "default", Name: "web", ClusterIPs: addrs("10.96.0.7")})
-				e.PutEndpointSlice(EndpointSlice{Namespace: "default", Name: "web-1", Service: "web", Endpoints: []Endpoint{
-					{Addr: netip.MustParseAddr("8.8.8.8"), Ready: true}, {Addr: netip.MustParseAddr("192.168.1.1"), Ready: true}}})
-				e.SetLoaded()
-			})
-			if got := describe(t, z.Snapshot(), tt.name); got != c.want {
-				t.Errorf("%s with the ranges %v: got %s, want %s", tt.name, c.reverse, got, c.want)
-			}
-		}
+	for file, ranges := range map[string][]netip.Prefix{"without ranges": nil,
+		"with ranges": prefixes("10.96.0.0/12", "10.99.7.0/24", "fd00::/16", "192.168.1.1/32")} {
+		z := newZone(t, Config{Reverse: ranges})
+		z.Update(1, func(e *Edit) {
+			e.PutService(Service{Namespace: "default", Name: "web", ClusterIPs: addrs("10.96.0.7")})
+			e.PutEndpointSlice(EndpointSlice{Namespace: "default", Name: "web-1", Service: "web", Endpoints: []Endpoint{
+				{Addr: netip.MustParseAddr("8.8.8.8"), Ready: true}, {Addr: netip.MustParseAddr("192.168.1.1"), Ready: true}}})
+			e.SetLoaded()
+		})
+		checkLookups(t, file, z.Snapshot())
 	}
 }
 
 // In the mode PodsInsecure, names exist for the addresses that a pod can have.
 func TestLookup_PodAddresses(t *testing.T) {
-	tests := []struct {
-		label             string
-		anywhere, inRange bool // without and with reverse ranges
-	}{
-		{"10-244-0-0", true, true},
-		{"10-244-255-255", true, true},
-		{"10-245-0-0", true, false},
-		{"8-8-8-8", true, false},
-		{"100-64-0-1", true, false},
-		{"fd00--1", true, true},
-		{"fd01--1", true, false},
-		{"2001-db8--1", true, false},
-		{"127-0-0-1", false, false},
-		{"127-255-255-254", false, false},
-		{"169-254-169-254", false, false},
-		{"224-0-0-251", false, false},
-		{"239-255-255-255", false, false},
-		{"255-255-255-255", false, false},
-		{"0-0-0-0", false, false},
-		{"0-1-2-3", false, false},
-		{"1-0-0-0", true, false},
-		{"--1", false, false},
-		{"--0", false, false},
-		{"fe80--1", false, false},
-		{"febf--1", false, false},
-		{"fec0--1", true, false},
-		{"ff02--fb", false, false},
-		{"--ffff-7f00-1", false, false},
-		{"--ffff-af4-1", false, false},
-	}
-	for _, reverse := range [][]netip.Prefix{nil, prefixes("10.244.0.0/16", "fd00::/64")} {
-		z := newZone(t, Config{Pods: PodsInsecure, Reverse: reverse})
+	const (
+		inRange = "10-244-0-0 10-244-255-255 fd00--1"
+		outside = "10-245-0-0 8-8-8-8 100-64-0-1 fd01--1 2001-db8--1 1-0-0-0 fec0--1"
+		never   = "127-0-0-1 127-255-255-254 169-254-169-254 224-0-0-251 239-255-255-255 255-255-255-255" +
+			" 0-0-0-0 0-1-2-3 --1 --0 fe80--1 febf--1 ff02--fb --ffff-7f00-1 --ffff-af4-1"
+	)
+	for _, tt := range []struct {
+		reverse        []netip.Prefix
+		exist, nothing string
+	}{{nil, inRange + " " + outside, never}, {prefixes("10.244.0.0/16", "fd00::/64"), inRange, outside + " " + never}} {
+		z := newZone(t, Config{Pods: PodsInsecure, Reverse: tt.reverse})
 		z.Update(1, func(e *Edit) { e.PutNamespace("default"); e.SetLoaded() })
-		for _, tt := range tests {
-			want := tt.anywhere
-			if reverse != nil {
-				want = tt.inRange
-			}
-			if got := describe(t, z.Snapshot(), tt.label+".default.pod.cluster.local"); (got == "NXDOMAIN in cluster.local.") == want {
-				t.Errorf("%s with ranges %v: got %s, want it to exist: %t", tt.label, reverse, got, want)
+		for labels, want := range map[string]bool{tt.exist: true, tt.nothing: false} {
+			for label := range strings.FieldsSeq(labels) {
+				if got := describe(t, z.Snapshot(), label+".default.pod.cluster.local"); (got != "NXDOMAIN in cluster.local.") != want {
+					t.Errorf("%s with ranges %v: got %s, want it to exist: %t", label, tt.reverse, got, want)
+				}
 			}
 		}
 	}
@@ -220,30 +96,9 @@ func TestLookup_PodAddresses(t *testing.T) {
 
 // Before the zone is loaded no name is NXDomain.
 func TestLookup_Unloaded(t *testing.T) {
-	tests := []struct {
-		name    string
-		reverse []netip.Prefix
-		want    string
-	}{
-		{"web.default.svc.cluster.local", nil, "unknown"},
-		{"cluster.local", nil, "unknown"},
-		{"example.com", nil, "not in zone"},
-		{"1.0.96.10.in-addr.arpa", nil, "unknown"},
-		{"1.0.31.172.in-addr.arpa", nil, "unknown"},
-		{"1.0.32.172.in-addr.arpa", nil, "not in zone"},
-		{"0.d.f.ip6.arpa", nil, "not in zone"},
-		{"1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa", nil, "unknown"},
-		{"96.10.in-addr.arpa", nil, "not in zone"},
-		{"96.10.in-addr.arpa", prefixes("10.96.0.0/12"), "unknown"},
-		{"1.0.96.10.in-addr.arpa", prefixes("10.96.0.0/12"), "unknown"},
-		{"1.0.0.10.in-addr.arpa", prefixes("10.96.0.0/12"), "not in zone"},
-		{"x.0.96.10.in-addr.arpa", prefixes("10.96.0.0/12"), "unknown"},
-	}
-	for _, tt := range tests {
-		z := newZone(t, Config{Reverse: tt.reverse})
-		if got := describe(t, z.Snapshot(), tt.name); got != tt.want {
-			t.Errorf("%s with ranges %v = %s, want %s", tt.name, tt.reverse, got, tt.want)
-		}
+	for file, ranges := range map[string][]netip.Prefix{"unloaded": nil, "unloaded, with a range": prefixes("10.96.0.0/12")} {
+		z := newZone(t, Config{Reverse: ranges})
+		checkLookups(t, file, z.Snapshot())
 	}
 }
 
@@ -328,6 +183,32 @@ func checkEdit(t *testing.T, got *Snapshot, objects map[string]func(*Edit)) {
 		if g, w := describe(t, got, name), describe(t, fresh.Snapshot(), name); g != w {
 			t.Fatalf("after %d edits, %s:\n got %s\nwant %s", got.serial, name, g, w)
 		}
+	}
+}
+
+// checkLookups looks the names of a file of testdata/lookups.txtar up. Its lines are "NAME: RESULT # COMMENT".
+func checkLookups(t *testing.T, file string, s *Snapshot) {
+	t.Helper()
+	archive, err := txtar.ParseFile("testdata/lookups.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, f := range archive.Files {
+		for line := range strings.Lines(string(f.Data)) {
+			line, _, _ = strings.Cut(line, "#")
+			name, want, ok := strings.Cut(strings.TrimSpace(line), ": ")
+			if f.Name != file || !ok {
+				continue
+			}
+			n++
+			if got := describe(t, s, name); got != want {
+				t.Errorf("%s: %s\n got %s\nwant %s", file, name, got, want)
+			}
+		}
+	}
+	if n == 0 {
+		t.Errorf("no lookups %s", file)
 	}
 }
 
