@@ -5,9 +5,10 @@ package node
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
-	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,17 +28,26 @@ const (
 	silenceTime = 12 * time.Second
 )
 
-// faults are the faults of a node cache and its servers under load.
-var faults = []struct {
-	name     string
-	two      bool // the cluster DNS has two addresses
-	lossless bool // no lookup may fail
-	pause    time.Duration
-	happens  func(t *testing.T, s *served, l load)
-}{
+// A fault happens to a node cache or its servers under load.
+type fault struct {
+	name      string
+	two       bool // the cluster DNS has two addresses
+	lossless  bool // no lookup may fail
+	nodeLocal bool // it also happens to NodeLocal DNSCache
+	pause     time.Duration
+	log       string // directory of the node cache's log, with a slash at the end; "": that of the machine
+	happens   func(t *testing.T, s *served, l load)
+}
+
+var faults = []fault{
 	{name: "nothing", lossless: true, happens: func(*testing.T, *served, load) {}},
-	{name: "the node cache is killed", lossless: true, happens: restartNodeCache},
-	{name: "the node cache hangs", lossless: true, happens: func(t *testing.T, s *served, _ load) { s.hang(t, s.cache) }},
+	{name: "the node cache is killed", lossless: true, nodeLocal: true, happens: restartNodeCache},
+	{name: "the node cache hangs", lossless: true, nodeLocal: true, happens: func(t *testing.T, s *served, _ load) { s.hang(t, s.cache) }},
+	{name: "the readers of the node cache hang", lossless: true, happens: hangReaders},
+	{name: "the node cache exceeds its memory limit", lossless: true, happens: exhaustMemory},
+	{name: "the disk of the node cache is full", lossless: true, log: "small/", happens: fillDisk},
+	{name: "the node cache starts with a bad file again and again", lossless: true, happens: restartWithBadFile},
+	{name: "the node cache is uninstalled", lossless: true, happens: func(t *testing.T, s *served, _ load) { s.end(t, s.cache, "TERM") }},
 	{name: "the cluster DNS is killed", happens: func(t *testing.T, s *served, _ load) {
 		s.end(t, s.cluster[0], "KILL")
 		<-time.After(restartTime)
@@ -51,37 +61,95 @@ var faults = []struct {
 	{name: "the node cache is upgraded ten times", lossless: true, pause: upgrade, happens: upgradeNodeCache},
 }
 
+// corefile is NodeLocal DNSCache's, without the ports of health and metrics.
+const corefile = `cluster.local in-addr.arpa ip6.arpa {
+  bind CACHE
+  errors
+  cache {
+    success 9984 30
+    denial 9984 5
+  }
+  reload
+  forward . CLUSTER {
+    force_tcp
+  }
+}
+. {
+  bind CACHE
+  errors
+  cache 30
+  reload
+  forward . UPSTREAM
+}
+`
+
 // TestFaults looks up a thousand names during each fault. A name that exists is never
 // denied, a failing lookup returns EAI_AGAIN, lookups succeed again after the fault, and none
 // fails during upgrades. The durations are logged, not checked; docs/dns.md has the
 // figures.
 func TestFaults(t *testing.T) {
 	nodetools.Install(t)
-	program, dir := process.Build(t, t.TempDir()), t.TempDir()
-	ask := map[string]string{"glibc": filepath.Join(dir, "glibc"), "musl": filepath.Join(dir, "musl")}
-	nodetools.Compile(t, "gcc", "ask.c", ask["glibc"], "-lresolv")
-	nodetools.Compile(t, "musl-gcc", "ask.c", ask["musl"])
+	program, ask := process.Build(t, t.TempDir()), compileAsk(t)
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
-			s := newServed(t, program, f.two)
-			l := s.startLoad(t, ask, cmp.Or(f.pause, pause))
-			l.reach(t, 15)
-			f.happens(t, s, l)
-			l.wait(t)
-			for _, p := range l.pods {
-				c := p.tally(t, l.lines(p))
-				t.Logf("%-14s %3d found, %2d absent, %3d try again; p50 %v, p99 %v, worst %v", p,
-					c.found, c.absent, c.again, c.part(500), c.part(990), c.part(1000))
-				if len(c.wrong) > 0 {
-					t.Errorf("%s: %d wrong replies:\n%s", p, len(c.wrong), strings.Join(c.wrong, "\n"))
-				}
-				if f.lossless && c.again > 0 {
-					t.Errorf("%s: %d lookups failed", p, c.again)
-				}
-				l.recovers(t, p)
+			s := newServed(t, served{program: program, logs: f.log}, f.two)
+			if failed := s.lookUpDuring(t, ask, f); f.lossless && failed > 0 {
+				t.Errorf("%d lookups failed", failed)
 			}
 		})
 	}
+}
+
+// TestFaults_NodeLocal: with NodeLocal DNSCache's configuration lookups fail, or say that a name does not exist that
+// does.
+func TestFaults_NodeLocal(t *testing.T) {
+	nodetools.Install(t)
+	ask, coreDNS := compileAsk(t), filepath.Join(t.TempDir(), "coredns")
+	if out, err := exec.Command("go", "-C", "../bench", "build", "-o", coreDNS, "./cmd/coredns").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	program := process.Build(t, t.TempDir())
+	for _, f := range faults {
+		if f.nodeLocal {
+			t.Run(f.name, func(t *testing.T) {
+				s := newServed(t, served{program: program, coreDNS: coreDNS}, false)
+				if s.lookUpDuring(t, ask, f) == 0 {
+					t.Error("no lookup failed: the fault or the load is too weak")
+				}
+			})
+		}
+	}
+}
+
+// compileAsk returns the program that looks up names, for each library.
+func compileAsk(t *testing.T) map[string]string {
+	dir := t.TempDir()
+	ask := map[string]string{"glibc": filepath.Join(dir, "glibc"), "musl": filepath.Join(dir, "musl")}
+	nodetools.Compile(t, "gcc", "ask.c", ask["glibc"], "-lresolv")
+	nodetools.Compile(t, "musl-gcc", "ask.c", ask["musl"])
+	return ask
+}
+
+// lookUpDuring looks up names during a fault, and returns how many lookups failed. A wrong reply is an error, or a
+// failed lookup of another server.
+func (s *served) lookUpDuring(t *testing.T, ask map[string]string, f fault) (failed int) {
+	l := s.startLoad(t, ask, cmp.Or(f.pause, pause), s.coreDNS == "")
+	l.reach(t, 15)
+	f.happens(t, s, l)
+	l.wait(t)
+	for _, p := range l.pods {
+		c := p.tally(t, l.lines(p))
+		t.Logf("%-14s %3d found, %2d absent, %3d try again; p50 %v, p99 %v, worst %v", p,
+			c.found, c.absent, c.again, c.part(500), c.part(990), c.part(1000))
+		if s.coreDNS != "" {
+			failed += len(c.wrong)
+		} else if len(c.wrong) > 0 {
+			t.Errorf("%s: %d wrong replies:\n%s", p, len(c.wrong), strings.Join(c.wrong, "\n"))
+		}
+		failed += c.again
+		l.recovers(t, p)
+	}
+	return failed
 }
 
 // served is a machine with a node cache, the cluster DNS and an upstream server.
@@ -89,15 +157,21 @@ type served struct {
 	*machine
 	*internet
 	program string
+	coreDNS string       // runs as the node cache; "": program does
 	addrs   []netip.Addr // of the cluster DNS
 	cluster []string     // process IDs
+	logs    string       // directory of the node cache's log, with a slash at the end; "": that of the machine
 	cache   string
 	caches  int // started
 }
 
-func newServed(t *testing.T, program string, two bool) *served {
+// newServed starts s, which has its programs and logs only. two: the cluster DNS has two addresses.
+func newServed(t *testing.T, s served, two bool) *served {
 	t.Helper()
-	s := &served{machine: newBareMachine(t, ""), program: program, addrs: []netip.Addr{clusterDNS}}
+	s.machine, s.addrs = newBareMachine(t, ""), []netip.Addr{clusterDNS}
+	if s.logs != "" {
+		s.run(t, fmt.Sprintf(`mkdir "$DIR/%s" && mount -t tmpfs -o size=64k tmpfs "$DIR/%[1]s" && echo mounted`, s.logs))
+	}
 	if two {
 		s.addrs = append(s.addrs, secondDNS)
 	}
@@ -106,7 +180,7 @@ func newServed(t *testing.T, program string, two bool) *served {
 	s.write(t, "objects/objects.yaml", loadObjects())
 	s.startCluster(t)
 	s.startNodeCache(t)
-	return s
+	return &s
 }
 
 func (s *served) startCluster(t *testing.T) {
@@ -123,7 +197,7 @@ func (s *served) startCluster(t *testing.T) {
 func (s *served) startNodeCache(t *testing.T) {
 	t.Helper()
 	s.caches++
-	log := fmt.Sprintf("cache%d.log", s.caches)
+	log := fmt.Sprintf("%scache%d.log", s.logs, s.caches)
 	config := fmt.Sprintf("apiVersion: dnsconfigurer.dev/v1alpha1\nkind: NodeCacheConfiguration\n"+
 		"listen: ['%s']\nfallbackService: dns.kube-system\nclusterDNS:\n", at(nodeCache))
 	for _, addr := range s.addrs {
@@ -131,13 +205,18 @@ func (s *served) startNodeCache(t *testing.T) {
 	}
 	s.write(t, "nodecache.yaml", config)
 	command := fmt.Sprintf("%s nodecache --config %s", s.program, filepath.Join(s.dir, "nodecache.yaml"))
+	serves := `msg="fallback to the cluster DNS"`
+	if s.coreDNS != "" {
+		s.write(t, "Corefile", strings.NewReplacer("CACHE", nodeCache.String(), "CLUSTER", clusterDNS.String(),
+			"UPSTREAM", outside.String()).Replace(corefile))
+		command, serves = fmt.Sprintf("%s -conf %s", s.coreDNS, filepath.Join(s.dir, "Corefile")), "CoreDNS-"
+	}
 	s.cache = s.spawn(t, command, log)
 	err := poll(func() error {
-		text, err := os.ReadFile(filepath.Join(s.dir, log))
-		if err == nil && !strings.Contains(string(text), `msg="fallback to the cluster DNS"`) {
-			err = fmt.Errorf("the node cache does not serve:\n%s", text)
+		if s.run(t, fmt.Sprintf(`{ grep -c '%s' "$DIR/%s" || true; }`, serves, log)) == "0" {
+			return errors.New("the node cache does not serve")
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -147,6 +226,44 @@ func (s *served) startNodeCache(t *testing.T) {
 func restartNodeCache(t *testing.T, s *served, _ load) {
 	s.end(t, s.cache, "KILL")
 	<-time.After(restartTime)
+	s.startNodeCache(t)
+}
+
+// hangReaders makes each recvmmsg(2) of the node cache last for a while. The process lives and its other
+// threads run, as far as they do not wait for a reader.
+func hangReaders(t *testing.T, s *served, _ load) {
+	tracer := s.spawn(t, fmt.Sprintf("strace --quiet=all --follow-forks --attach=%s --trace=recvmmsg --output=/dev/null "+
+		"--inject=recvmmsg:delay_enter=%ds", s.cache, 2*silenceTime/time.Second), "strace.log")
+	<-time.After(silenceTime)
+	s.end(t, tracer, "TERM")
+}
+
+// exhaustMemory makes the kernel kill the node cache at a memory limit.
+func exhaustMemory(t *testing.T, s *served, _ load) {
+	if err := nodetools.MakeCgroup(s.cgroup); err != nil {
+		t.Fatal(err)
+	}
+	s.run(t, fmt.Sprintf("{ cd /sys/fs/cgroup%s 2>/dev/null && limit=memory.max || "+
+		"{ cd /sys/fs/cgroup/memory%[1]s && limit=memory.limit_in_bytes; }; } && "+
+		"echo %s >cgroup.procs && echo 1M >$limit; wait %[2]s; [ $? = 137 ] && cd / && echo killed", s.cgroup, s.cache))
+	<-time.After(restartTime)
+	s.startNodeCache(t)
+}
+
+// fillDisk fills the file system of the log, and makes the node cache log something.
+func fillDisk(t *testing.T, s *served, _ load) {
+	s.run(t, fmt.Sprintf(`! dd if=/dev/zero of="$DIR/%srest" bs=1k 2>/dev/null && kill -HUP %s && echo full`, s.logs, s.cache))
+}
+
+// restartWithBadFile kills the node cache and starts it with a file that it rejects, as a kubelet does
+// again and again, until someone corrects the file.
+func restartWithBadFile(t *testing.T, s *served, _ load) {
+	s.end(t, s.cache, "KILL")
+	s.write(t, "bad.yaml", "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: NodeCacheConfiguration\nlisten: 5\n")
+	for range 6 {
+		s.run(t, fmt.Sprintf(`! %s nodecache --config "$DIR/bad.yaml" 2>>"$DIR/bad.log" && echo rejected`, s.program))
+		<-time.After(restartTime / 6)
+	}
 	s.startNodeCache(t)
 }
 

@@ -81,19 +81,22 @@ type loadPod struct {
 
 func (p loadPod) String() string { return p.library + "-" + p.policy }
 
-// loadPods returns a pod of each library and policy on a node with a node cache.
-func loadPods(t *testing.T, m *machine) (pods []loadPod) {
+// loadPods returns two pods of each library on a node with a node cache. One of them has autopath unless that is
+// missing.
+func loadPods(t *testing.T, m *machine, hasAutopath bool) (pods []loadPod) {
 	autopath, listed := facts(), facts()
 	autopath.Autopath.ClusterDNSFallback = false
 	listed.ClusterDNS = []netip.Addr{nodeCache}
-	for _, p := range []struct {
+	type kind struct {
 		name string
 		node policy.Node
 		pod  *corev1.Pod
-	}{
-		{"autopath", autopath, autopathPod("autopath")},
-		{"list", listed, newPod("list", corev1.PodSpec{})},
-	} {
+	}
+	kinds := []kind{{"list", listed, newPod("list", corev1.PodSpec{})}, {"autopath", autopath, autopathPod("autopath")}}
+	if !hasAutopath {
+		kinds[1] = kind{"list2", listed, newPod("list", corev1.PodSpec{})}
+	}
+	for _, p := range kinds {
 		d := engine(t, p.node).Decide(kube.FromPod(p.pod), m.host())
 		if d.Error != "" {
 			t.Fatal(d.Error)
@@ -115,9 +118,9 @@ type load struct {
 
 // startLoad starts the programs. The programs of a pod share a mount namespace with its
 // resolv.conf and write to one file.
-func (m *machine) startLoad(t *testing.T, ask map[string]string, pause time.Duration) load {
+func (m *machine) startLoad(t *testing.T, ask map[string]string, pause time.Duration, hasAutopath bool) load {
 	t.Helper()
-	l := load{machine: m, ask: ask, pods: loadPods(t, m)}
+	l := load{machine: m, ask: ask, pods: loadPods(t, m, hasAutopath)}
 	script := ""
 	for _, p := range l.pods {
 		m.write(t, p.String()+".conf", p.resolvConf)

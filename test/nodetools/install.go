@@ -26,6 +26,7 @@ var required = []struct{ program, pkg string }{
 	{"gcc", "gcc"},
 	{"gcc", "libc6-dev"},
 	{"musl-gcc", "musl-tools"},
+	{"strace", "strace"},
 }
 
 const bridgePlugin = "/usr/lib/cni/bridge"
