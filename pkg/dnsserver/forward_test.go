@@ -33,75 +33,40 @@ func TestForward_RefusedExpansion(t *testing.T) {
 	}
 }
 
-// TestSetForwarding replaces the servers while a query is in flight. That query gets the reply,
-// or the failure, of the server that it was sent to, and the next query is sent to the new
-// server. The cache keeps no reply of a replaced server.
+// TestSetForwarding replaces the servers while a query is in flight. That query gets the reply, or the failure, of
+// the server that it was sent to. The reply is not cached; those of the new servers are.
 func TestSetForwarding(t *testing.T) {
-	received, release := make(chan bool), make(chan bool)
-	blocking := func(exchange Exchange) Exchange {
-		return func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
-			received <- true
-			<-release
-			return exchange(ctx, q)
-		}
+	for _, err := range []error{nil, errUnreachable} {
+		synctest.Test(t, func(t *testing.T) {
+			var current stubUpstream
+			old := stubUpstream{blocked: make(chan struct{}), err: err}
+			s := newTestServer(t, "loaded", Config{Upstream: old.exchange})
+			lookup := func() string { return addresses(exchangeDirect(t, s.Server, parseQuery("a.example. A", true))) }
+			inFlight := make(chan string)
+			go func() { inFlight <- lookup() }()
+			synctest.Wait()
+			s.SetForwarding(Forwarding{Upstream: current.exchange})
+			s.SetHostSuffixes(nil) // keeps the generation
+			close(old.blocked)
+			want := "192.0.2.1"
+			if err != nil {
+				want = "SERVFAIL"
+			}
+			if got := <-inFlight; got != want || s.cache.Stats().Entries != 0 || old.queries.Load() != 1 {
+				t.Errorf("got %s, want %s; %d replies of the previous servers are cached", got, want, s.cache.Stats().Entries)
+			}
+			lookup()
+			if got := lookup(); got != "192.0.2.1" || current.queries.Load() != 1 {
+				t.Errorf("got %s after %d queries, want the cached reply of the new servers", got, current.queries.Load())
+			}
+			s.SetForwarding(Forwarding{Upstream: (&stubUpstream{rcode: dns.RcodeNameError}).exchange})
+			if got := lookup(); got != "NXDOMAIN" {
+				t.Errorf("after SetForwarding: got %s, want the reply of the third server", got)
+			}
+			s.SetForwarding(Forwarding{})
+			if got := lookup(); got != "REFUSED" {
+				t.Errorf("without servers: got %s, want REFUSED", got)
+			}
+		})
 	}
-	serverOf := func(addr string) Exchange { return parseRecords(t, "a.example. 60 IN A "+addr).exchange }
-
-	s := startServer(t, "loaded", Config{Upstream: blocking(serverOf("192.0.2.1"))})
-	lookup := func() string {
-		return addresses(s.exchange(t, "udp", new(dns.Msg).SetQuestion("a.example.", dns.TypeA)))
-	}
-	lookupDuring := func(f Forwarding) string {
-		got := make(chan string)
-		go func() {
-			defer close(got)
-			got <- lookup()
-		}()
-		<-received
-		s.SetForwarding(f)
-		release <- true
-		return <-got
-	}
-	for i, step := range []struct{ got, want string }{
-		{lookupDuring(Forwarding{Upstream: blocking(unreachable)}), "192.0.2.1"},
-		{lookupDuring(Forwarding{Upstream: serverOf("192.0.2.2")}), "SERVFAIL"},
-		{lookup(), "192.0.2.2"},
-	} {
-		if step.got != step.want {
-			t.Errorf("step %d: got %s, want %s", i, step.got, step.want)
-		}
-	}
-	s.SetForwarding(Forwarding{Upstream: serverOf("192.0.2.3")})
-	if got := lookup(); got != "192.0.2.3" {
-		t.Errorf("after SetForwarding: got %s, want 192.0.2.3", got)
-	}
-	s.SetForwarding(Forwarding{})
-	if got := lookup(); got != "REFUSED" {
-		t.Errorf("without servers: got %s, want REFUSED", got)
-	}
-}
-
-// TestSetForwarding_ReplyInFlight: the reply of a server that was replaced meanwhile is not
-// cached, those of the new one are.
-func TestSetForwarding_ReplyInFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var old, current stubUpstream
-		old.blocked = make(chan struct{})
-		s := newTestServer(t, "loaded", Config{Upstream: old.exchange})
-		go exchangeDirect(t, s.Server, parseQuery("a.example. A", true))
-		synctest.Wait()
-		s.SetForwarding(Forwarding{Upstream: current.exchange})
-		s.SetHostSuffixes(nil) // keeps the generation
-		close(old.blocked)
-		synctest.Wait()
-		if n := s.cache.Stats().Entries; n != 0 || old.queries.Load() != 1 {
-			t.Errorf("%d replies of the previous servers are cached", n)
-		}
-		for range 2 {
-			exchangeDirect(t, s.Server, parseQuery("a.example. A", true))
-		}
-		if n := current.queries.Load(); n != 1 {
-			t.Errorf("%d queries, want 1: replies of the new servers are cached", n)
-		}
-	})
 }

@@ -104,79 +104,26 @@ func chain(n int) string {
 // Which replies are cached, and for how long: each is looked up just before and just after
 // the end of its TTL.
 func TestPut_TTL(t *testing.T) {
-	tests := []struct {
-		name     string
-		question string
-		rcode    int
-		records  string
-		change   func(*dns.Msg)
-		ttl      float64 // seconds; 0: not cached
-	}{
-		{name: "an answer, for its TTL", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1", ttl: 300},
-		{name: "the smallest TTL counts", question: "www.example.com. A",
-			records: "www.example.com. 300 A 192.0.2.1\nwww.example.com. 20 A 192.0.2.2", ttl: 20},
-		{name: "also that of a target's address", question: "example.com. MX",
-			records: "example.com. 300 MX 1 mail.example.com.\n--\n--\nmail.example.com. 7 A 192.0.2.9", ttl: 7},
-		{name: "not that of foreign records", question: "www.example.com. A",
-			records: "www.example.com. 300 A 192.0.2.1\n--\nexample.com. 7 NS ns.example.com.\n" +
-				"--\nns.example.com. 7 A 192.0.2.9", ttl: 300},
-		{name: "at most an hour", question: "www.example.com. A", records: "www.example.com. 86400 A 192.0.2.1", ttl: 3600},
-		{name: "a TTL of one second", question: "www.example.com. A", records: "www.example.com. 1 A 192.0.2.1", ttl: 1},
-		{name: "a TTL of zero: for one client only", question: "www.example.com. A", records: "www.example.com. 0 A 192.0.2.1"},
-		{name: "a TTL with the highest bit is positive, RFC 8767 section 4",
-			question: "www.example.com. A", records: "www.example.com. 2147483648 A 192.0.2.1", ttl: 3600},
-		{name: "an SOA record with such a TTL and MINIMUM", question: "no.example.com. A", rcode: dns.RcodeNameError,
-			records: "--\nexample.com. 4294967295 SOA ns.example.com. host.example.com. 1 7200 1800 86400 4294967295", ttl: 1800},
-		{name: "the owner in another case", question: "www.example.com. A", records: "WWW.Example.com. 300 A 192.0.2.1", ttl: 300},
-		{name: "a chain to an address", question: "www.example.com. A",
-			records: "www.example.com. 300 CNAME b.example.com.\nb.example.com. 30 A 192.0.2.1", ttl: 30},
-		{name: "a chain in the wrong order", question: "www.example.com. A",
-			records: "b.example.com. 30 A 192.0.2.1\nwww.example.com. 300 CNAME b.example.com.", ttl: 30},
-		{name: "a query for CNAME", question: "www.example.com. CNAME", records: "www.example.com. 300 CNAME b.example.com.", ttl: 300},
-		{name: "a chain that ends nowhere", question: "www.example.com. A", records: "www.example.com. 300 CNAME b.example.com."},
-		{name: "a chain in a circle", question: "www.example.com. A",
-			records: "www.example.com. 300 CNAME b.example.com.\nb.example.com. 300 CNAME www.example.com.\n--\n" + soa, ttl: 5},
-		{name: "a chain of 60", question: "c0.example.com. A", records: chain(60), ttl: 30},
-		{name: "a chain to no data, RFC 2308 section 2.2", question: "www.example.com. A",
-			records: "www.example.com. 300 CNAME b.example.com.\n--\n" + soa, ttl: 60},
-		{name: "an answer to something else", question: "www.example.com. A", records: "other.example.com. 300 A 192.0.2.1", ttl: 5},
-		{name: "no such name, for MINIMUM", question: "no.example.com. A", rcode: dns.RcodeNameError, records: "--\n" + soa, ttl: 60},
-		{name: "no such name, for the TTL of the SOA if that is less", question: "no.example.com. A", rcode: dns.RcodeNameError,
-			records: "--\n" + strings.Replace(soa, " 600 ", " 10 ", 1), ttl: 10},
-		{name: "no such name, at most half an hour", question: "no.example.com. A", rcode: dns.RcodeNameError,
-			records: "--\nexample.com. 86400 SOA ns.example.com. host.example.com. 1 7200 1800 86400 86400", ttl: 1800},
-		{name: "no data", question: "www.example.com. AAAA", records: "--\n" + soa, ttl: 60},
-		{name: "no such name, without SOA", question: "no.example.com. A", rcode: dns.RcodeNameError},
-		{name: "no data, without SOA", question: "www.example.com. AAAA", ttl: 5},
-		{name: "a referral", question: "www.example.com. A", records: "--\nexample.com. 300 NS ns.example.com."},
-		{name: "an SOA of another zone", question: "no.example.org. A", rcode: dns.RcodeNameError, records: "--\n" + soa},
-		{name: "no such name, yet an answer", question: "www.example.com. A", rcode: dns.RcodeNameError,
-			records: "www.example.com. 300 A 192.0.2.1\n--\n" + soa},
-		{name: "a failure", question: "www.example.com. A", rcode: dns.RcodeServerFailure, ttl: 5},
-		{name: "a refusal", question: "www.example.com. A", rcode: dns.RcodeRefused, ttl: 5},
-		{name: "an error about the query", question: "www.example.com. A", rcode: dns.RcodeFormatError, ttl: 5},
-		{name: "a query that is not supported", question: "www.example.com. A", rcode: dns.RcodeNotImplemented, ttl: 5},
-		{name: "a failure with an answer", question: "www.example.com. A", rcode: dns.RcodeYXDomain,
-			records: "www.example.com. 300 A 192.0.2.1", ttl: 5},
-		{name: "truncated", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1",
-			change: func(m *dns.Msg) { m.Truncated = true }},
-		{name: "not a reply", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1",
-			change: func(m *dns.Msg) { m.Response = false }},
-		{name: "the reply to another question", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1",
-			change: func(m *dns.Msg) { m.Question[0].Qtype = dns.TypeAAAA }},
-		{name: "a notification", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1",
-			change: func(m *dns.Msg) { m.Opcode = dns.OpcodeNotify }},
-		{name: "ANY: any subset", question: "www.example.com. ANY", records: "www.example.com. 300 A 192.0.2.1"},
-	}
-	for _, tt := range tests {
+	for _, tt := range replyCases(t, "ttl.txtar") {
 		t.Run(tt.name, func(t *testing.T) {
-			c := newCache(t, cache.Config{MaxStale: -1})
-			query := ask(t, tt.question)
-			m := reply(t, query, tt.rcode, tt.records)
-			if tt.change != nil {
-				tt.change(m)
+			ttl := 0.0
+			if _, err := fmt.Sscanf(tt.want, "cached for %f s", &ttl); err != nil && tt.want != "not cached" {
+				t.Fatal(err)
 			}
-			checkTTL(t, c, questionOf(t, query), m, tt.ttl)
+			checkTTL(t, newCache(t, cache.Config{MaxStale: -1}), questionOf(t, tt.query), tt.reply, ttl)
+		})
+	}
+	for what, change := range map[string]func(*dns.Msg){
+		"truncated":                     func(m *dns.Msg) { m.Truncated = true },
+		"not a reply":                   func(m *dns.Msg) { m.Response = false },
+		"the reply to another question": func(m *dns.Msg) { m.Question[0].Qtype = dns.TypeAAAA },
+		"a notification":                func(m *dns.Msg) { m.Opcode = dns.OpcodeNotify },
+	} {
+		t.Run(what, func(t *testing.T) {
+			query := ask(t, "www.example.com. A")
+			m := reply(t, query, 0, "www.example.com. 300 A 192.0.2.1")
+			change(m)
+			checkTTL(t, newCache(t, cache.Config{MaxStale: -1}), questionOf(t, query), m, 0)
 		})
 	}
 }

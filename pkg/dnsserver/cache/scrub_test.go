@@ -5,126 +5,66 @@ package cache_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
+	"golang.org/x/tools/txtar"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 )
 
-// signature returns a line with the signature of the records of a name.
-func signature(owner, rrtype string) string {
-	return fmt.Sprintf("%s 300 RRSIG %s 13 3 300 20300101000000 20250101000000 1 example.com. c2ln", owner, rrtype)
+// replyCase is a section of a file in testdata: a reply and what is cached of it.
+type replyCase struct {
+	name         string
+	query, reply *dns.Msg
+	want         string
+}
+
+// replyCases reads a file.
+func replyCases(t *testing.T, file string) (list []replyCase) {
+	t.Helper()
+	archive, err := txtar.ParseFile("testdata/" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range archive.Files {
+		text := strings.ReplaceAll(string(f.Data), "CHAIN OF 60", chain(60))
+		question, text, _ := strings.Cut(text, "\n")
+		records, want, ok := strings.Cut(text, "=>\n")
+		if !ok {
+			t.Fatalf("%s has no result", f.Name)
+		}
+		words := strings.Fields(question)
+		rcode, do := dns.RcodeSuccess, slices.Contains(words, "+")
+		if known, ok := dns.StringToRcode[words[len(words)-1]]; ok {
+			rcode = known
+		}
+		query := ask(t, words[0]+" "+words[1]).SetEdns0(1232, do)
+		list = append(list, replyCase{f.Name, query, reply(t, query, rcode, records), strings.TrimSpace(want)})
+	}
+	return list
 }
 
 // TestPut_Scrub: of the records of a reply, those that belong to the question are cached.
 func TestPut_Scrub(t *testing.T) {
-	const all, servfail = "all", "SERVFAIL" // instead of records
-	const foreign = "web.shop.svc.cluster.local. 3600 A 6.6.6.6"
-	for _, tt := range []struct {
-		name     string
-		question string // with " +" for DO
-		rcode    int
-		records  string
-		want     string
-	}{
-		{name: "foreign records in all sections", question: "a.poison.example. A",
-			records: "a.poison.example. 300 A 192.0.2.1\n" + foreign + "\n--\nexample. 300 NS ns.bank.example.\n" +
-				"--\ncached.example. 300 A 6.6.6.7",
-			want: "a.poison.example. 300 A 192.0.2.1"},
-		{name: "no record of the name", question: "a.poison.example. A", records: foreign, want: ""},
-		{name: "another type", question: "www.example.com. A", records: "www.example.com. 300 AAAA 2001:db8::1\n" +
-			"www.example.com. 300 A 192.0.2.1",
-			want: "www.example.com. 300 A 192.0.2.1"},
-		{name: "another class", question: "www.example.com. A", records: "www.example.com. 300 CH A 192.0.2.9\n" +
-			"www.example.com. 300 A 192.0.2.1",
-			want: "www.example.com. 300 A 192.0.2.1"},
-		{name: "servers of the zone with an answer", question: "www.example.com. A",
-			records: "www.example.com. 300 A 192.0.2.1\n--\nexample.com. 300 NS ns.example.com.\n--\n" +
-				"ns.example.com. 300 A 192.0.2.9",
-			want: "www.example.com. 300 A 192.0.2.1"},
-		{name: "aliases in the wrong order, in mixed case", question: "a.example.com. A",
-			records: "C.example.com. 300 A 192.0.2.1\nb.Example.com. 300 CNAME c.EXAMPLE.com.\n" +
-				"A.example.com. 300 CNAME B.example.com.\n" + foreign,
-			want: "a.example.com. 300 CNAME b.example.com.\nb.example.com. 300 CNAME c.example.com.\n" +
-				"c.example.com. 300 A 192.0.2.1"},
-		{name: "two aliases of a name", question: "a.example.com. A",
-			records: "a.example.com. 300 CNAME b.example.com.\na.example.com. 300 CNAME c.example.com.\n" +
-				"b.example.com. 300 A 192.0.2.1\nc.example.com. 300 A 192.0.2.2",
-			want: "a.example.com. 300 CNAME b.example.com.\nb.example.com. 300 A 192.0.2.1"},
-		{name: "a chain of 60", question: "c0.example.com. A", records: chain(60), want: all},
-		{name: "DNAME", question: "www.old.example. A +",
-			records: "old.example. 300 DNAME new.example.\n" + signature("old.example.", "DNAME") +
-				"\nwww.old.example. 300 CNAME www.new.example.\nwww.new.example. 300 A 192.0.2.1\n" +
-				"" + signature("www.new.example.", "A"), want: all},
-		{name: "DNAME of another zone", question: "www.old.example. A",
-			records: "other.example. 300 DNAME new.example.\nld.example. 300 DNAME new.example.\nwww.old.example. 300 A 192.0.2.1",
-			want:    "www.old.example. 300 A 192.0.2.1"},
-		{name: "an escaped dot", question: `www\.old.example. A`,
-			records: `old.example. 300 DNAME new.example.` + "\n" +
-				"" + `www\.old.example. 300 A 192.0.2.1`, want: `www\.old.example. 300 A 192.0.2.1`},
-		{name: "a loop", question: "a.example.com. A",
-			records: "a.example.com. 300 CNAME b.example.com.\nb.example.com. 300 CNAME a.example.com.",
-			want:    servfail},
-		{name: "a loop in mixed case, with an SOA", question: "a.example.com. A", rcode: dns.RcodeNameError,
-			records: "a.example.com. 300 CNAME A.Example.com.\n--\n" + soa, want: servfail},
-		{name: "NODATA", question: "www.example.com. AAAA",
-			records: "--\nexample.com. 300 NS ns.example.com.\n" + soa + "\n--\nns.example.com. 300 A 192.0.2.9",
-			want:    "--\n" + soa},
-		{name: "a denial with the SOA of another zone", question: "www.example.com. AAAA", rcode: dns.RcodeNameError,
-			records: "--\n" + strings.Replace(soa, "example.com.", "bank.example.", 1), want: ""},
-		{name: "a denial of the target", question: "www.example.org. A", rcode: dns.RcodeNameError,
-			records: "www.example.org. 300 CNAME www.example.com.\n--\n" + soa, want: all},
-		{name: "proofs of a denial", question: "no.example.com. A +", rcode: dns.RcodeNameError,
-			records: "--\n" + soa + "\n" + signature("example.com.", "SOA") + "\nm.example.com. 300 NSEC o.example.com. A\n" +
-				signature("m.example.com.", "NSEC") + "\nexample.com. 300 NSEC a.example.com. A\n" +
-				"" + signature("example.com.", "NSEC"), want: all},
-		{name: "proofs of a denial, not for this client", question: "no.example.com. A", rcode: dns.RcodeNameError,
-			records: "--\n" + soa + "\n" + signature("example.com.", "SOA") + "\n" +
-				"m.example.com. 300 NSEC o.example.com. A", want: "--\n" + soa},
-		{name: "a signed answer from a wildcard", question: "www.example.com. A +",
-			records: "www.example.com. 300 A 192.0.2.1\n" + signature("www.example.com.", "A") +
-				"\n--\n7Q.example.com. 300 NSEC3 1 0 0 - 0P9MHAVEQVM6T7VBL5LOP2U3T2RP3TOM A\n" +
-				"" + signature("7Q.example.com.", "NSEC3"), want: all},
-		{name: "a signed answer, not for this client", question: "www.example.com. A",
-			records: "www.example.com. 300 A 192.0.2.1\n" +
-				"" + signature("www.example.com.", "A"), want: "www.example.com. 300 A 192.0.2.1"},
-		{name: "a query for signatures", question: "www.example.com. RRSIG", records: signature("www.example.com.", "A"), want: all},
-		{name: "MX", question: "example.com. MX",
-			records: "example.com. 300 MX 10 Mail.example.com.\n--\n--\nmail.Example.com. 300 A 192.0.2.1\n" +
-				"ns.example.com. 300 A 192.0.2.9\n" +
-				"mail.example.com. 300 TXT \"x\"",
-			want: "example.com. 300 MX 10 Mail.example.com.\n--\n--\nmail.Example.com. 300 A 192.0.2.1"},
-		{name: "SRV, signed", question: "_x._tcp.example.com. SRV +",
-			records: "_x._tcp.example.com. 300 SRV 0 0 53 ns.example.com.\n" + signature("_x._tcp.example.com.", "SRV") +
-				"\n--\n--\nns.example.com. 300 AAAA 2001:db8::1\n" + signature("ns.example.com.", "AAAA"), want: all},
-		{name: "HTTPS of the name itself, and SVCB of another", question: "www.example.com. HTTPS",
-			records: "www.example.com. 300 HTTPS 1 . alpn=h2\n--\n--\nwww.example.com. 300 A 192.0.2.1", want: all},
-		{name: "SVCB", question: "_dns.example.com. SVCB",
-			records: "_dns.example.com. 300 SVCB 1 ns.example.com. alpn=dot\n--\n--\nns.example.com. 300 A 192.0.2.1", want: all},
-		{name: "truncated", question: "www.example.com. A", records: "www.example.com. 300 A 192.0.2.1\n" + foreign,
-			want: "www.example.com. 300 A 192.0.2.1"},
-	} {
+	for _, tt := range replyCases(t, "scrub.txtar") {
 		t.Run(tt.name, func(t *testing.T) {
-			question, do := strings.CutSuffix(tt.question, " +")
-			query := ask(t, question)
-			query.SetEdns0(1232, do)
-			m := reply(t, query, tt.rcode, tt.records)
-			m.Truncated = tt.name == "truncated"
-			hit, _ := newCache(t, cache.Config{}).Put(questionOf(t, query), m, start, cache.PutOptions{})
+			tt.reply.Truncated = tt.name == "truncated"
+			hit, _ := newCache(t, cache.Config{}).Put(questionOf(t, tt.query), tt.reply, start, cache.PutOptions{})
 			got := message(hit, cache.ReplyOptions{})
-			if got == nil || got.Truncated != m.Truncated {
+			if got == nil || got.Truncated != tt.reply.Truncated {
 				t.Fatalf("got %v", got)
 			}
-			want := m
+			want := tt.reply
 			switch tt.want {
-			case all:
-			case servfail:
-				want = reply(t, query, dns.RcodeServerFailure, "")
+			case "all":
+			case "SERVFAIL":
+				want = reply(t, tt.query, dns.RcodeServerFailure, "")
 			default:
-				want = reply(t, query, tt.rcode, tt.want)
+				want = reply(t, tt.query, tt.reply.Rcode, tt.want)
 			}
 			if got.Rcode != want.Rcode {
 				t.Errorf("got %s, want %s", dns.RcodeToString[got.Rcode], dns.RcodeToString[want.Rcode])
