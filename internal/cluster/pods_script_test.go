@@ -6,7 +6,6 @@ package cluster_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -27,8 +26,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
-
-var update = flag.Bool("update", false, "rewrite the results in testdata: read the diff before committing it")
 
 // podScript is an API server and a Pods in fake time, with the steps of a script:
 //
@@ -65,7 +62,7 @@ func TestPods_Scripts(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { runPodScript(t, archive, streaming) })
 			})
 		}
-		if *update {
+		if *cluster.Update {
 			if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +85,7 @@ func runPodScript(t *testing.T, archive *txtar.Archive, streaming bool) {
 		f := &archive.Files[i]
 		synctest.Wait()
 		got := s.step(f.Name)
-		if !*update && got != string(f.Data) {
+		if !*cluster.Update && got != string(f.Data) {
 			t.Errorf("%s\n got: %swant: %s", f.Name, got, f.Data)
 		}
 		f.Data = []byte(got)

@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -463,61 +462,4 @@ func lookupWithFault(t *testing.T, url string, wantLate bool) {
 	if err == nil || unknown || late != wantLate {
 		t.Errorf("got %v", err)
 	}
-}
-
-// TestRun_Network uses a socket, and waits for the last goroutine.
-func TestRun_Network(t *testing.T) {
-	goroutines := runtime.NumGoroutine()
-	web, db := newPod("shop", "web", "u1"), newPod("shop", "db", "u2")
-	s := newAPIServer(t, web)
-	ts := httptest.NewServer(s)
-	var log strings.Builder
-	transport := &http.Transport{}
-	cfg := cluster.PodsConfig{
-		Client: clientOf(t, ts.URL, transport), Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		InformerWait: time.Minute, GetTimeout: time.Minute, Timeout: 2 * time.Minute, // for a busy machine
-	}
-	p, stop := start(t, cfg)
-	cfg.InformerWait = time.Millisecond
-	hasty, stopHasty := start(t, cfg)
-	waitSynced(t, p, web)
-	waitSynced(t, hasty, web)
-	before := s.count("get")
-	time.AfterFunc(20*time.Millisecond, func() { s.Apply(db) })
-	for _, ref := range []cluster.Ref{refOf(web), refOf(db)} {
-		if _, source, err := p.Lookup(t.Context(), ref); err != nil || source != cluster.FromInformer {
-			t.Errorf("%s: %q, %v", ref, source, err)
-		}
-	}
-	s.StopEvents()
-	late := newPod("shop", "late", "u3")
-	s.Apply(late)
-	if _, source, err := hasty.Lookup(t.Context(), refOf(late)); err != nil || source != cluster.FromAPI || s.count("get") != before+1 {
-		t.Errorf("%q, %v, %d GETs", source, err, s.count("get"))
-	}
-	s.CutWatches()
-	stop()
-	stopHasty()
-	transport.CloseIdleConnections()
-	ts.Close()
-	for began := time.Now(); runtime.NumGoroutine() > goroutines; time.Sleep(time.Millisecond) {
-		if time.Since(began) > time.Minute {
-			stacks := make([]byte, 1<<20)
-			t.Fatalf("%d goroutines, before %d:\n%s", runtime.NumGoroutine(), goroutines, stacks[:runtime.Stack(stacks, true)])
-		}
-	}
-	if log.Len() > 0 {
-		t.Errorf("logged %s", log.String())
-	}
-}
-
-// waitSynced waits until the informer has a pod.
-func waitSynced(t testing.TB, p *cluster.Pods, pod *corev1.Pod) {
-	t.Helper()
-	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
-		if _, source, err := p.Lookup(t.Context(), refOf(pod)); err == nil && source == cluster.FromInformer {
-			return
-		}
-	}
-	t.Fatal("not synced")
 }
