@@ -121,19 +121,6 @@ func TestDeploy_ClusterDNS(t *testing.T) {
 	}
 }
 
-// TestDeploy_NodeCache: the configuration in the manifests is valid.
-func TestDeploy_NodeCache(t *testing.T) {
-	configFile := filepath.Join(t.TempDir(), "nodecache.yaml")
-	text := deployedObject[*corev1.ConfigMap](t, "node-cache/config.yaml").Data[filepath.Base(configFile)]
-	if err := os.WriteFile(configFile, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"config", "check", configFile}, nil, &stdout, &stderr); code != exitOK {
-		t.Fatalf("config check: exit code %d\n%s%s", code, &stdout, &stderr)
-	}
-}
-
 // TestDeploy_ConfigMaps: config check accepts the ConfigMaps of the manifests as they are.
 func TestDeploy_ConfigMaps(t *testing.T) {
 	for _, path := range []string{"cluster-dns/config.yaml", "node-cache/config.yaml", "agent/config.yaml"} {

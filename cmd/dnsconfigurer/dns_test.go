@@ -156,10 +156,11 @@ func upstreamSaying(t *testing.T, text string) (addr string) {
 	})).Addr.String()
 }
 
-// TestDNS_Reload changes the file while the server runs.
+// TestDNS_Reload changes the file while the server runs. Search lists consist of the cluster's domains and
+// those of the file.
 func TestDNS_Reload(t *testing.T) {
 	one, two := upstreamSaying(t, "one"), upstreamSaying(t, "two")
-	p := newDNSProcess(t, fmt.Sprintf("upstreams: [%q]\n", one))
+	p := newDNSProcess(t, fmt.Sprintf("upstreams: [%q]\nhostSuffixes: [corp.example]\n", one))
 	expect := func(name, want string) {
 		t.Helper()
 		p.says(name, dns.TypeTXT, want)
@@ -171,6 +172,8 @@ func TestDNS_Reload(t *testing.T) {
 		}
 	}
 	expect("a.corp.example.", `"one"`)
+	p.says("payments.search.shop.cluster.local.ap.k8s.io.", dns.TypeA, "payments.shop.svc.cluster.local.")
+	expect("intranet.search.shop.cluster.local.ap.k8s.io.", "intranet.corp.example.")
 
 	p.hangup(fmt.Sprintf("upstreams: [%q]\n", two), "configuration applied")
 	expect("a.corp.example.", `"two"`) // the cache had the other
@@ -188,27 +191,12 @@ func TestDNS_Reload(t *testing.T) {
 	p.hangup(stub+"ttl: 9\nlogFormat: json\nclusterDomain: other.local\nautopathSuffix: ap.example\n"+
 		"ednsOption: 65001\nautopathNetworks: [10.0.0.0/8]\n",
 		"configuration applied", `take effect after a restart`,
-		`fields="[logFormat clusterDomain autopathSuffix ednsOption ttl autopathNetworks]"`)
+		`fields="[logFormat clusterDomain autopathSuffix ednsOption ttl hostSuffixes autopathNetworks]"`)
 	success("1")
 	p.hangup("resolvConf: ''\n", "configuration applied")
 	expect("c.example.", "REFUSED")
 	if got := p.ask("payments.shop.svc.cluster.local.", dns.TypeA); got != "10.96.20.7" {
 		t.Errorf("a Service of the examples: %s", got)
-	}
-}
-
-// TestDNS_Autopath: search lists consist of the cluster's domains and those of the file.
-func TestDNS_Autopath(t *testing.T) {
-	p := newDNSProcess(t, fmt.Sprintf("upstreams: [%q]\nhostSuffixes: [corp.example]\n", upstreamSaying(t, "one")))
-	for _, tt := range []struct {
-		name  string
-		qtype uint16
-		want  string
-	}{
-		{"payments", dns.TypeA, "payments.shop.svc.cluster.local."},
-		{"intranet", dns.TypeTXT, "intranet.corp.example."},
-	} {
-		p.says(tt.name+".search.shop.cluster.local.ap.k8s.io.", tt.qtype, tt.want)
 	}
 }
 

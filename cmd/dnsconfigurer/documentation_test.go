@@ -9,17 +9,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/test/pages"
 )
 
@@ -204,39 +208,92 @@ func splitLines(output string) (lines []string) {
 	return lines
 }
 
+// matchLines reports whether the lines are those that a page shows.
 func matchLines(shown, got []string) bool {
-	n := slices.Index(shown, "...")
-	if n < 0 {
-		return slices.Equal(shown, got)
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(strings.Join(shown, "\n")+"\n"), "\\.\\.\\.\n", "(.*\n)*")
+	return regexp.MustCompile("^" + pattern + "$").MatchString(strings.Join(got, "\n") + "\n")
+}
+
+// asConfiguration returns the configuration files that a YAML text can be. A text without a kind
+// can be a part of each kind that has all of its fields.
+func asConfiguration(t *testing.T, text string) (files []string) {
+	t.Helper()
+	var fields map[string]any
+	if yaml.Unmarshal([]byte(text), &fields) != nil || len(fields) == 0 {
+		return nil
 	}
-	if len(got) < n || !slices.Equal(shown[:n], got[:n]) {
-		return false
+	if kind, found := fields["kind"].(string); found {
+		if kind == "KubeletConfiguration" || slices.Contains(v1alpha1.Kinds(), kind) {
+			files = append(files, text)
+		}
+		return files
 	}
-	for skipped := n; skipped <= len(got); skipped++ {
-		if matchLines(shown[n+1:], got[skipped:]) {
+	for _, kind := range v1alpha1.Kinds() {
+		defaults, err := v1alpha1.Defaults(kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known := true
+		for field := range fields {
+			known = known && (bytes.Contains(defaults, []byte("\n"+field+":")) || bytes.Contains(defaults, []byte("\n# "+field+":")))
+		}
+		if known {
+			files = append(files, "apiVersion: "+v1alpha1.GroupVersion+"\nkind: "+kind+"\n"+text)
+		}
+	}
+	return files
+}
+
+// checkConfigurations checks the configuration that text can be, and reports whether it is one.
+func checkConfigurations(t *testing.T, name, text string) bool {
+	t.Helper()
+	files := asConfiguration(t, text)
+	var stderr bytes.Buffer
+	for _, file := range files {
+		path := filepath.Join(t.TempDir(), "config.yaml")
+		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if run(t.Context(), []string{"config", "check", "--no-files", path}, nil, &stderr, &stderr) == exitOK {
 			return true
 		}
 	}
-	return false
+	if len(files) > 0 {
+		t.Errorf("%s: %s\n%s", name, &stderr, text)
+	}
+	return len(files) > 0
 }
 
-func TestMatchLines(t *testing.T) {
-	tests := []struct {
-		shown, got string
-		want       bool
-	}{
-		{"a b", "a b", true},
-		{"a b", "a", false},
-		{"a", "a b", false},
-		{"a ... c", "a b b c", true},
-		{"a ... c", "a c", true},
-		{"a ... c", "a b", false},
-		{"a ...", "a b", true},
-		{"... c", "b", false},
-	}
-	for _, tt := range tests {
-		if got := matchLines(strings.Fields(tt.shown), strings.Fields(tt.got)); got != tt.want {
-			t.Errorf("%q, %q: %v, want %v", tt.shown, tt.got, got, tt.want)
+// TestDocumentation_Configurations checks the configuration files in the examples and on the
+// pages of the documentation, also those that are shown in part.
+func TestDocumentation_Configurations(t *testing.T) {
+	t.Chdir("../..")
+	examples, shown := 0, 0
+	for _, dir := range []string{"examples", "docs", "deploy/systemd"} {
+		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".yaml" {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if bytes.Contains(text, []byte("Configuration\n")) && checkConfigurations(t, path, string(text)) {
+				examples++
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
+	}
+	all, err := pages.Read(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range all {
+		if checkConfigurations(t, fmt.Sprintf("%s:%d", b.Page, b.Line), b.Text) {
+			shown++
+		}
+	}
+	if examples < 3 || shown < 1 {
+		t.Errorf("%d examples and %d blocks of pages checked", examples, shown)
 	}
 }

@@ -180,18 +180,13 @@ func TestNodeCache_DeadDomain(t *testing.T) {
 	})
 }
 
-// TestNodeCache_Metrics is like TestDNS_Metrics.
+// TestNodeCache_Metrics is like TestDNS_Metrics. After SIGTERM the log says that the node cache ends.
 func TestNodeCache_Metrics(t *testing.T) {
 	n := newNodeCacheWith(t, "corp.example", "", "limits: {maxQueries: 1000}\n")
 	n.ask("payments.search.shop.cluster.local.ap.k8s.io.", dns.TypeA)
 	n.ask("a.example.", dns.TypeTXT)
 	checkMetrics(t, get(t, n.http, "/metrics"), "testdata/nodecache.metrics", "../../docs/dns.md")
 	checkSlots(t, get(t, n.http, "/metrics"), 1000)
-}
-
-// TestNodeCache_Termination: after SIGTERM the log says that the node cache ends.
-func TestNodeCache_Termination(t *testing.T) {
-	n := newNodeCache(t, "corp.example")
 	n.stop()
 	if !strings.Contains(n.log.String(), `msg="shutting down"`) {
 		t.Errorf("%s", n.log.String())

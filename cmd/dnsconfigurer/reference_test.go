@@ -4,14 +4,19 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
 )
 
 const commandPage = "../../docs/commands.md"
@@ -92,4 +97,88 @@ func writeFlags(b *strings.Builder, flags *pflag.FlagSet) {
 		}
 		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", name, value, shown, strings.ReplaceAll(meaning, "|", `\|`))
 	})
+}
+
+// TestHelp_Width checks that no line of any help is wider than a terminal of 100 columns.
+func TestHelp_Width(t *testing.T) {
+	checkHelpWidth(t, rootCommand(nil))
+}
+
+func checkHelpWidth(t *testing.T, c *cobra.Command) {
+	t.Helper()
+	var help bytes.Buffer
+	run(t.Context(), append(strings.Fields(c.CommandPath())[1:], "--help"), nil, &help, &help)
+	for line := range strings.Lines(help.String()) {
+		if width := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); width > 100 {
+			t.Errorf("%s --help: %d columns: %s", c.CommandPath(), width, line)
+		}
+	}
+	for _, sub := range c.Commands() {
+		checkHelpWidth(t, sub)
+	}
+}
+
+// TestHelp_ExamplesWork runs the examples that use the files of the repository. An example
+// may find errors in its files (exit code 1), but must write a result. One that needs a cluster, as
+// one with a pipe does, is not run.
+func TestHelp_ExamplesWork(t *testing.T) {
+	t.Chdir("../..")
+	for _, command := range []string{"render", "validate", "lookup"} {
+		var help bytes.Buffer
+		run(t.Context(), []string{command, "--help"}, nil, &help, &help)
+		_, examples, _ := strings.Cut(help.String(), "Examples:\n")
+		examples, _, _ = strings.Cut(examples, "\n\n")
+		examples = strings.ReplaceAll(examples, "\\\n", "") // one line for each command
+		tested := 0
+		for example := range strings.Lines(examples) {
+			args, ok := strings.CutPrefix(strings.TrimSpace(example), "dnsconfigurer ")
+			if !ok || strings.Contains(example, "|") || strings.Contains(example, "--kubeconfig") {
+				continue
+			}
+			tested++
+			var stdout, stderr bytes.Buffer
+			if code := run(t.Context(), strings.Fields(args), nil, &stdout, &stderr); code == exitUsage ||
+				stdout.Len() == 0 && command != "validate" {
+				t.Errorf("%s: exit code %d\n%s", args, code, stderr.String())
+			}
+		}
+		if tested == 0 {
+			t.Errorf("%s has no example that can be tested:\n%s", command, examples)
+		}
+	}
+}
+
+// TestIssueTemplates: the front matter of each template has what GitHub needs to offer it, and the
+// commands and files that it names exist.
+func TestIssueTemplates(t *testing.T) {
+	paths, err := filepath.Glob("../../.github/ISSUE_TEMPLATE/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := 0
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, body, found := strings.Cut(strings.TrimPrefix(string(text), "---\n"), "\n---\n")
+		var front struct{ Name, About string }
+		if err := yaml.UnmarshalStrict([]byte(head), &front); !found || err != nil || front.Name == "" || front.About == "" {
+			t.Errorf("%s: front matter %+v, %v, want name and about", path, front, err)
+		}
+		if !strings.HasSuffix(path, ".md") || !strings.Contains(body, "\n**") {
+			t.Errorf("%s: want Markdown with headings in bold", path)
+		}
+		for _, quoted := range regexp.MustCompile(`"(dnsconfigurer [^"]+)"`).FindAllStringSubmatch(body, -1) {
+			commands += checkCommandLines(t, path, quoted[1])
+		}
+		for _, file := range regexp.MustCompile(`[\w./-]+\.md\b`).FindAllString(body, -1) {
+			if _, err := os.Stat(filepath.Join("../..", file)); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	}
+	if len(paths) < 2 || commands < 3 {
+		t.Errorf("%d templates, %d command lines", len(paths), commands)
+	}
 }

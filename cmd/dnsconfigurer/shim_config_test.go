@@ -5,7 +5,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -84,6 +83,10 @@ var badConfigs = []struct {
 			"contexts: [{name: c, context: {cluster: c, user: u}}]\ncurrent-context: c\n"},
 		"/nowhere/cert.pem"},
 	{"no node name", map[string]string{"shim.yaml": strings.Replace(fileShim, ", nodeName: Worker", "", 1)},
+		"shim.yaml: node.nodeName: missing"},
+	{"no node name and no API server",
+		map[string]string{
+			"shim.yaml": strings.NewReplacer(", nodeName: Worker", "", "kubeconfig: $DIR/kubeconfig\n", "").Replace(fileShim)},
 		"shim.yaml: node.nodeName: missing"},
 	{"no node facts", map[string]string{"shim.yaml": strings.Replace(fileShim, "kubeletConfig: kubelet.yaml, ", "", 1)},
 		"node facts missing"},
@@ -192,32 +195,6 @@ func TestShim_BadFlags(t *testing.T) {
 			n.expectCounts(map[string]int{"bad_config": 1})
 			n.logs(tt.want)
 		})
-	}
-}
-
-// TestShim_BadEndpoints: without a socket or a runtime endpoint the shim cannot serve.
-func TestShim_BadEndpoints(t *testing.T) {
-	n := newFileNode(t)
-	if err := errors.Join(os.Mkdir(n.dir+"/open", 0o700), os.Chmod(n.dir+"/open", 0o777)); err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct{ old, new, want string }{
-		{"unix://$DIR/run/shim.sock", "tcp://127.0.0.1:1",
-			`listen: "tcp://127.0.0.1:1" is not a unix socket: want an absolute path or unix:///PATH`},
-		{"runtimeEndpoint: $DIR/runtime.sock", "runtimeEndpoint: run/x.sock", `runtimeEndpoint: "run/x.sock" is not a unix socket`},
-		{"$DIR/runtime.sock", "$DIR/run/shim.sock", "is the socket of the shim"},
-		{"unix://$DIR/run/shim.sock", "$DIR/open/shim.sock", "not writable by others"},
-		{"unix://$DIR/run/shim.sock", "/" + strings.Repeat("x", 107), "a unix socket can have 107"},
-	} {
-		n.writeAll(map[string]string{"shim.yaml": strings.Replace(fileShim, tt.old, tt.new, 1)})
-		var stderr bytes.Buffer
-		if code := run(t.Context(), []string{"shim", "--config", n.dir + "/shim.yaml"}, nil, &stderr,
-			&stderr); code != exitFailed || !strings.Contains(stderr.String(), tt.want) {
-			t.Errorf("shim: exit code %d, want %q:\n%s", code, tt.want, stderr.String())
-		}
-		if code, out := n.check(); code != exitFailed || !strings.Contains(out, tt.want) {
-			t.Errorf("config check: exit code %d, want %q:\n%s", code, tt.want, out)
-		}
 	}
 }
 

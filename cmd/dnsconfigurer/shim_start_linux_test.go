@@ -28,6 +28,7 @@ var startErrors = []struct {
 	{name: "listen is not a unix socket", listen: "tcp://127.0.0.1:1", want: `"tcp://127.0.0.1:1" is not a unix socket`},
 	{name: "a long path", listen: "DIR/" + strings.Repeat("x", 108), want: "a unix socket can have 107"},
 	{name: "no runtime endpoint", runtime: "npipe:////./pipe/containerd", want: "is not a unix socket"},
+	{name: "a relative path", runtime: "run/x.sock", want: `runtimeEndpoint: "run/x.sock" is not a unix socket`},
 	{name: "one socket", runtime: "DIR/run/../run/shim.sock", want: "is the socket of the shim"},
 	{name: "one socket, by a link", runtime: "DIR/link/shim.sock", want: "is the socket of the shim",
 		prepare: func(_ *testing.T, dir string) error { return os.Symlink("run", dir+"/link") }},
@@ -104,24 +105,6 @@ func TestShim_StartErrors(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestShim_NodeName: the name of the node is required with and without an API server, and its absence
-// does not end the start.
-func TestShim_NodeName(t *testing.T) {
-	for _, source := range []string{"kubeconfig: kubeconfig\n", "manifests: manifests\n", ""} {
-		file := filepath.Join(t.TempDir(), "shim.yaml")
-		text := "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n" + source +
-			"node: {clusterDNS: [10.96.0.10], clusterDomain: cluster.local, resolvConf: \"\"}\n"
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		var out bytes.Buffer
-		code := run(t.Context(), []string{"config", "check", file}, nil, &out, &out)
-		if code != 1 || !strings.Contains(out.String(), "node.nodeName: missing") {
-			t.Errorf("with %q: exit code %d:\n%s", source, code, out.String())
-		}
 	}
 }
 
