@@ -246,70 +246,53 @@ func TestApplier_OneReport(t *testing.T) {
 	}
 }
 
-// TestApplier_Late finds the pod after its container was created.
+// TestApplier_Late finds the pod after its container was created, or gets a sandbox whose containers were
+// created without the agent.
 func TestApplier_Late(t *testing.T) {
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
 		mode   cri.Mode
 		before string // the file when the container is created
 		after  string // when the pod is found; "": the same
 		want   cri.Outcome
 	}{
-		"generate":         {cri.Generate, kubeletText, "", cri.Late},
-		"generate changed": {cri.Generate, kubeletText, ownText, cri.Unverified},
-		"force":            {cri.Force, "nameserver 192.0.2.1\n", "", cri.Late},
-		"force changed":    {cri.Force, "nameserver 192.0.2.1\n", ownText, cri.Unverified},
+		{cri.Generate, kubeletText, "", cri.Late},
+		{cri.Generate, kubeletText, ownText, cri.Unverified},
+		{cri.Force, "nameserver 192.0.2.1\n", "", cri.Late},
+		{cri.Force, "nameserver 192.0.2.1\n", ownText, cri.Unverified},
 	} {
-		t.Run(name, func(t *testing.T) {
-			a := newApplierTest(t)
-			a.settings.Hook.Mode = c.mode
-			found := make(chan struct{})
-			lookup := a.settings.Hook.Lookup
-			a.settings.Hook.Lookup = func(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
-				<-found
-				return lookup(ctx, s)
-			}
-			a.write(c.before)
-			a.apply()
-			a.Handle(a.ctx, podfile.Event{Kind: podfile.Started, Sandbox: a.sandbox})
-			a.create(true)
-			if len(a.reports) > 0 {
-				t.Errorf("reported before the pod is found: %+v", <-a.reports)
-			}
-			if c.after != "" {
-				a.write(c.after)
-			}
-			close(found)
-			a.want(c.want)
-		})
-	}
-}
-
-// TestApplier_Running gets a sandbox whose containers were created without the agent.
-func TestApplier_Running(t *testing.T) {
-	for name, c := range map[string]struct {
-		mode cri.Mode
-		text string
-		want cri.Outcome
-	}{
-		"generate":         {cri.Generate, kubeletText, cri.Late},
-		"generate changed": {cri.Generate, ownText, cri.Unverified},
-		"force":            {cri.Force, kubeletText, cri.Late},
-		"force changed":    {cri.Force, ownText, cri.Unverified},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a := newApplierTest(t)
-			a.settings.Hook.Mode = c.mode
-			if c.want == cri.Unverified {
-				a.writeAsPod(c.text)
-			} else {
-				a.write(c.text)
-			}
-			a.running()
-			r := a.want(c.want)
-			if strings.HasSuffix(r.Detail, notSeenAtStart) != (c.want == cri.Unverified) {
-				t.Errorf("detail %q", r.Detail)
-			}
-		})
+		for _, running := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v running=%t after=%q", c.mode, running, c.after), func(t *testing.T) {
+				a := newApplierTest(t)
+				a.settings.Hook.Mode = c.mode
+				found := make(chan struct{})
+				lookup := a.settings.Hook.Lookup
+				a.settings.Hook.Lookup = func(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
+					<-found
+					return lookup(ctx, s)
+				}
+				a.write(c.before)
+				a.apply()
+				if !running {
+					a.Handle(a.ctx, podfile.Event{Kind: podfile.Started, Sandbox: a.sandbox})
+					a.create(true)
+				}
+				if c.after != "" {
+					time.Sleep(30 * time.Millisecond) // a later write is not the runtime's
+					a.write(c.after)
+				}
+				if running {
+					a.running()
+				}
+				if len(a.reports) > 0 {
+					t.Errorf("reported before the pod is found: %+v", <-a.reports)
+				}
+				close(found)
+				r := a.want(c.want)
+				if strings.HasSuffix(r.Detail, notSeenAtStart) != (c.want == cri.Unverified) {
+					t.Errorf("detail %q", r.Detail)
+				}
+			})
+		}
 	}
 }
 
