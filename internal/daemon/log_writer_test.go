@@ -144,9 +144,3 @@ func TestLogWriter_Stop(t *testing.T) {
 		close(log.read) // ends the goroutine
 	})
 }
-
-func TestNewLogWriter_Format(t *testing.T) {
-	if _, err := daemon.NewLogWriter(io.Discard, "xml"); err == nil {
-		t.Error("accepted")
-	}
-}
