@@ -186,10 +186,11 @@ func newServed(t *testing.T, s served, two bool) *served {
 func (s *served) startCluster(t *testing.T) {
 	t.Helper()
 	s.cluster = nil
+	s.write(t, "dns.yaml", "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: DNSConfiguration\nhostSuffixes: [node.example, corp.example]\n")
 	for _, addr := range s.addrs {
 		s.cluster = append(s.cluster,
-			s.spawn(t, fmt.Sprintf("%s dns --manifests %s --listen %s --upstream %s --host-suffix node.example,corp.example",
-				s.program, filepath.Join(s.dir, "objects"), at(addr), outside), "dns.log"))
+			s.spawn(t, fmt.Sprintf("%s dns --config %s --manifests %s --listen %s --upstream %s", s.program,
+				filepath.Join(s.dir, "dns.yaml"), filepath.Join(s.dir, "objects"), at(addr), outside), "dns.log"))
 	}
 }
 
