@@ -216,17 +216,21 @@ func expectCounts(t *testing.T, r *taintRemover, want map[result]float64) {
 }
 
 // TestRemover removes the taint when the relay is connected, and again from a Node that was
-// created anew.
+// created anew. It keeps taints that differ in one part.
 func TestRemover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, ready := newNodeAPI(gpu, startup, old), &atomic.Bool{}
+		key, value, effect := startup, startup, startup
+		key.Key += "x"
+		value.Value = "x"
+		effect.Effect = corev1.TaintEffectNoExecute
+		a, ready := newNodeAPI(gpu, key, value, effect, startup, old), &atomic.Bool{}
 		r, _ := start(t, a, ready)
-		expectTaints(t, a, time.Hour, gpu, startup, old)
+		expectTaints(t, a, time.Hour, gpu, key, value, effect, startup, old)
 		if n := a.Requests()["get nodes"]; n != 0 {
 			t.Errorf("%d requests before the relay is connected", n)
 		}
 		ready.Store(true)
-		expectTaints(t, a, 2*readyPoll, gpu, old)
+		expectTaints(t, a, 2*readyPoll, gpu, key, value, effect, old)
 		expectCounts(t, r, map[result]float64{removed: 1})
 		if _, events := a.sent(); len(events) != 1 || !strings.Contains(events[0], "StartupTaintRemoved") {
 			t.Errorf("events %q", events)
@@ -238,23 +242,6 @@ func TestRemover(t *testing.T) {
 		patches, _ := a.sent()
 		if n := a.Requests()["get nodes"]; n > 70 || patches != 2 {
 			t.Errorf("%d reads, %d patches", n, patches)
-		}
-	})
-}
-
-// TestRemover_OtherTaints keeps taints that differ in one part.
-func TestRemover_OtherTaints(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		key, value, effect := startup, startup, startup
-		key.Key += "x"
-		value.Value = "x"
-		effect.Effect = corev1.TaintEffectNoExecute
-		a := newNodeAPI(key, value, effect)
-		r, _ := start(t, a, always())
-		expectTaints(t, a, time.Hour, key, value, effect)
-		expectCounts(t, r, nil)
-		if patches, events := a.sent(); patches != 0 || len(events) != 0 {
-			t.Errorf("%d patches, events %q", patches, events)
 		}
 	})
 }

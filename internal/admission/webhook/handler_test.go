@@ -235,60 +235,55 @@ dnsconfigurer_admission_requests_total{code="503",endpoint="validate",operation=
 
 // TestHandler_Mutate compares the patch of each kind, with and without annotations.
 func TestHandler_Mutate(t *testing.T) {
-	const replaced = `{"op":"replace","path":"%s/spec/dnsPolicy","value":"ClusterFirstWithHostNet"}`
-	const annotated = `{"op":"add","path":"%[1]s/metadata/annotations/dnsconfigurer.dev~1policy","value":"ClusterFirstWithAutopath"},` +
-		`{"op":"add","path":"%[1]s/metadata/annotations/dnsconfigurer.dev~1policy-from","value":"dnsPolicy"}`
-	const removed = `{"op":"remove","path":"%s/metadata/annotations/dnsconfigurer.dev~1%s"}`
-	const parent = `{"op":"add","path":"%s/metadata%s","value":{}}`
+	const (
+		replaced  = `{"op":"replace","path":"%s/spec/dnsPolicy","value":"ClusterFirstWithHostNet"}`
+		annotated = `{"op":"add","path":"%[1]s/metadata/annotations/dnsconfigurer.dev~1policy","value":"ClusterFirstWithAutopath"},` +
+			`{"op":"add","path":"%[1]s/metadata/annotations/dnsconfigurer.dev~1policy-from","value":"dnsPolicy"}`
+		removed = `{"op":"remove","path":"%s/metadata/annotations/dnsconfigurer.dev~1%s"}`
+		parent  = `{"op":"add","path":"%s/metadata%s","value":{}}`
+
+		autopath  = `"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}`
+		named     = `"metadata":{"name":"web"},`
+		other     = `"metadata":{"annotations":{"a":"b"}},`
+		byWebhook = `"annotations":{"dnsconfigurer.dev/policy":"%s","dnsconfigurer.dev/policy-from":"dnsPolicy"}`
+	)
 	text := fmt.Sprintf
+	object := func(apiVersion, kind, rest string) string {
+		return text(`{"apiVersion":%q,"kind":%q,%s}`, apiVersion, kind, rest)
+	}
+	pod := func(rest string) string { return object("v1", "Pod", rest) }
+	workload := func(kind, template string) string {
+		return object("apps/v1", kind, named+`"spec":{"template":{`+template+`}}`)
+	}
 	for _, tt := range []struct{ name, object, want string }{
-		{"a pod", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}`,
-			text(replaced, "") + "," + text(parent, "", "/annotations") + "," + text(annotated, "")},
+		{"a pod", pod(named + autopath), text(replaced, "") + "," + text(parent, "", "/annotations") + "," + text(annotated, "")},
 		{"the KEP's spelling, on the host's network, without a name yet",
-			`{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"web-","annotations":{"a":"b"}},` +
-				`"spec":{"dnsPolicy":"clusterFirstWithAutopath","hostNetwork":true}}`,
+			pod(`"metadata":{"generateName":"web-","annotations":{"a":"b"}},` +
+				`"spec":{"dnsPolicy":"clusterFirstWithAutopath","hostNetwork":true}`),
 			text(replaced, "") + "," + text(annotated, "")},
-		{"a pod with another policy in the annotation",
-			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web",` +
-				`"annotations":{"dnsconfigurer.dev/policy":"None"}},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}`,
+		{"a pod with another policy in the annotation", pod(`"metadata":{"annotations":{"dnsconfigurer.dev/policy":"None"}},` + autopath),
 			text(replaced, "")},
-		{"a template without metadata",
-			`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web",` +
-				`"annotations":{"a":"b"}},"spec":{"template":{"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}}}`,
+		{"a template without metadata", workload("Deployment", autopath),
 			text(replaced, "/spec/template") + "," + text(parent, "/spec/template", "") + "," +
 				text(parent, "/spec/template", "/annotations") + "," + text(annotated, "/spec/template")},
-		{"a template with metadata",
-			`{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"web"},` +
-				`"spec":{"template":{"metadata":{"labels":{"a":"b"}},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}}}`,
+		{"a template with metadata", workload("StatefulSet", `"metadata":{"labels":{"a":"b"}},`+autopath),
 			text(replaced, "/spec/template") + "," + text(parent, "/spec/template", "/annotations") +
 				"," + text(annotated, "/spec/template")},
-		{"a CronJob", `{"apiVersion":"batch/v1","kind":"CronJob","metadata":{"name":"web"},` +
-			`"spec":{"jobTemplate":{"spec":{"template":{"metadata":{"annotations":{"a":"b"}},` +
-			`"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}}}}}`,
+		{"a CronJob", object("batch/v1", "CronJob", named+`"spec":{"jobTemplate":{"spec":{"template":{`+other+autopath+`}}}}`),
 			text(replaced, "/spec/jobTemplate/spec/template") + "," + text(annotated, "/spec/jobTemplate/spec/template")},
-		{"a PodTemplate",
-			`{"apiVersion":"v1","kind":"PodTemplate","metadata":{"name":"web"},` +
-				`"template":{"metadata":{"annotations":{"a":"b"}},"spec":{"dnsPolicy":"ClusterFirstWithAutopath"}}}`,
+		{"a PodTemplate", object("v1", "PodTemplate", named+`"template":{`+other+autopath+`}`),
 			text(replaced, "/template") + "," + text(annotated, "/template")},
-		{"without the policy",
-			`{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"web"},` +
-				`"spec":{"template":{"metadata":{"annotations":{"dnsconfigurer.dev/policy":"ClusterFirstWithAutopath",` +
-				`"dnsconfigurer.dev/policy-from":"dnsPolicy"}},"spec":{}}}}`,
+		{"without the policy", workload("DaemonSet", `"metadata":{`+text(byWebhook, "ClusterFirstWithAutopath")+`},"spec":{}`),
 			text(removed, "/spec/template", "policy") + "," + text(removed, "/spec/template", "policy-from")},
-		{"with another policy instead",
-			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web",` +
-				`"annotations":{"dnsconfigurer.dev/policy":"None",` +
-				`"dnsconfigurer.dev/policy-from":"dnsPolicy"}},"spec":{"dnsPolicy":"Default"}}`,
+		{"with another policy instead", pod(`"metadata":{` + text(byWebhook, "None") + `},"spec":{"dnsPolicy":"Default"}`),
 			text(removed, "", "policy-from")},
-		{"as stored", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web",` +
-			`"annotations":{"dnsconfigurer.dev/policy":"ClusterFirstWithAutopath",` +
-			`"dnsconfigurer.dev/policy-from":"dnsPolicy"}},"spec":{"dnsPolicy":"ClusterFirstWithHostNet"}}`, ""},
-		{"Windows", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},` +
-			`"spec":{"dnsPolicy":"ClusterFirstWithAutopath","os":{"name":"windows"}}}`, ""},
-		{"Windows by its node selector", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},` +
-			`"spec":{"dnsPolicy":"ClusterFirstWithAutopath","nodeSelector":{"kubernetes.io/os":"windows"}}}`, ""},
-		{"another policy", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"dnsPolicy":"None"}}`, ""},
-		{"no policy", `{"apiVersion":"v1","kind":"ReplicationController","metadata":{"name":"web"},"spec":{}}`, ""},
+		{"as stored", pod(`"metadata":{` + text(byWebhook, "ClusterFirstWithAutopath") +
+			`},"spec":{"dnsPolicy":"ClusterFirstWithHostNet"}`), ""},
+		{"Windows", pod(named + `"spec":{"dnsPolicy":"ClusterFirstWithAutopath","os":{"name":"windows"}}`), ""},
+		{"Windows by its node selector",
+			pod(named + `"spec":{"dnsPolicy":"ClusterFirstWithAutopath","nodeSelector":{"kubernetes.io/os":"windows"}}`), ""},
+		{"another policy", pod(named + `"spec":{"dnsPolicy":"None"}`), ""},
+		{"no policy", object("v1", "ReplicationController", named+`"spec":{}`), ""},
 	} {
 		for _, operation := range []string{"CREATE", "UPDATE"} {
 			got := parseResponse(t, post(newHandler(t, nil), webhook.PathMutate, newReview(t, operation, []byte(tt.object))))
