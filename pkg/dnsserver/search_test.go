@@ -106,42 +106,37 @@ loaded`
 	allowed := func(list ...string) Autopath {
 		return Autopath{NodeCaches: nodeCaches.NodeCaches, Allowed: networks(list...)}
 	}
-	tests := []struct {
-		config Autopath
-		client string
-		want   bool
+	for _, tt := range []struct {
+		config         Autopath
+		accept, ignore string // clients
 	}{
-		{nodeCaches, "172.18.0.2", true}, {nodeCaches, "::ffff:172.18.0.2", true}, // at an IPv6 socket for both families
-		{nodeCaches, "fd00:18::2", true}, {nodeCaches, "fd00:18::2%eth0", true},
-		{nodeCaches, "172.18.0.3", true}, // not ready: its cluster DNS did not answer
-		{nodeCaches, "172.18.0.4", false},
-		{nodeCaches, "10.244.1.7", false}, // a pod
-		{nodeCaches, "10.244.1.8", false}, // a Service of the same name in a tenant's namespace
-		{nodeCaches, "172.18.0.5", false}, // another Service of the namespace
-		{nodeCaches, "127.0.0.1", false}, {nodeCaches, "::1", false},
-		{Autopath{}, "172.18.0.2", false},
-		{allowed("192.0.2.0/24"), "192.0.2.1", true}, {allowed("192.0.2.0/24"), "::ffff:192.0.2.1", true},
-		{allowed("192.0.2.0/24"), "192.0.3.1", false},
-		{allowed("192.0.2.0/24"), "172.18.0.2", false}, // networks replace the endpoints
-		{allowed("fe80::/10"), "fe80::1%lo", true},
-		{allowed(), "127.0.0.1", false},
-	}
-	for _, tt := range tests {
+		// Also at a socket for both families, and one that is not ready: its cluster DNS did not answer.
+		{nodeCaches, "172.18.0.2 ::ffff:172.18.0.2 fd00:18::2 fd00:18::2%eth0 172.18.0.3",
+			"172.18.0.4 10.244.1.7 10.244.1.8 172.18.0.5 127.0.0.1 ::1"}, // also a Service of the name in a tenant's namespace
+		{Autopath{}, "", "172.18.0.2"},
+		{allowed("192.0.2.0/24"), "192.0.2.1 ::ffff:192.0.2.1", "192.0.3.1 172.18.0.2"}, // networks replace the endpoints
+		{allowed("fe80::/10"), "fe80::1%lo", ""},
+		{allowed(), "", "127.0.0.1"},
+	} {
 		s, err := New(Config{Zone: newZone(t, nil, nodes), Domain: clusterDomain, TTL: 5, Cache: newCachingServer(t, Config{}).cache,
 			Upstream: recordSet(nil).exchange, Autopath: tt.config})
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := exchangeVia(t, s, overUDP, netip.MustParseAddr(tt.client), newQuery("web.", dns.TypeA, "shop.svc.cluster.local"))
-		if found := len(m.Answer) == 2; found != tt.want || isExpanded(m) != tt.want {
-			t.Errorf("client %s of %+v: got found %t, expanded %t, want %t", tt.client, tt.config, found, isExpanded(m), tt.want)
-		}
-		if ignored := testutil.ToFloat64(s.metrics.autopath.ignored.WithLabelValues("source")); (ignored == 0) != tt.want {
-			t.Errorf("client %s of %+v: counted %v ignored options", tt.client, tt.config, ignored)
-		}
-		if m := exchangeVia(t, s, overUDP, netip.MustParseAddr(tt.client),
-			newQuery(autopathName("web", "shop"), dns.TypeA)); len(m.Answer) != 2 {
-			t.Errorf("client %s, autopath name: got %v, want two records", tt.client, m)
+		for clients, want := range map[string]bool{tt.accept: true, tt.ignore: false} {
+			for client := range strings.FieldsSeq(clients) {
+				before := testutil.ToFloat64(s.metrics.autopath.ignored.WithLabelValues("source"))
+				m := exchangeVia(t, s, overUDP, netip.MustParseAddr(client), newQuery("web.", dns.TypeA, "shop.svc.cluster.local"))
+				ignored := testutil.ToFloat64(s.metrics.autopath.ignored.WithLabelValues("source")) - before
+				if found := len(m.Answer) == 2; found != want || isExpanded(m) != want || (ignored == 0) != want {
+					t.Errorf("client %s of %+v: got found %t, expanded %t, counted %v, want %t",
+						client, tt.config, found, isExpanded(m), ignored, want)
+				}
+				if m := exchangeVia(t, s, overUDP, netip.MustParseAddr(client),
+					newQuery(autopathName("web", "shop"), dns.TypeA)); len(m.Answer) != 2 {
+					t.Errorf("client %s, autopath name: got %v, want two records", client, m)
+				}
+			}
 		}
 	}
 	s := newServer(t, "loaded", Config{})

@@ -6,6 +6,7 @@ package dnsserver
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -79,119 +80,76 @@ func (s *script) lookup(name fqdn.Name) (lookupResult, func(context.Context) loo
 	}
 }
 
-// TestWalk compares the results of walks: the outcome, the candidate with the answer, the TTL,
-// the candidates that other servers were queried for, and the time.
+// TestWalk compares the results of the walks in testdata/walks.txt.
 func TestWalk(t *testing.T) {
-	tests := []struct{ name, script, want string }{
-		{"the first is found", "cluster/found found:1s", "found 0, any TTL"},
-		{"an absent name is passed over until its TTL ends", "cluster/absent cluster/absent found", "found 2, TTL 10"},
-		{"the shortest negative TTL limits the result", "absent:1s cluster/absent found:1s", "found 2, TTL 10, queried 0 2, 1s"},
-		{"NODATA is passed over", "cluster/nodata found", "found 1, TTL 10"},
-		{"NODATA is remembered", "cluster/nodata absent", "nodata 1, TTL 10"},
-		{"no candidate exists", "cluster/absent absent", "absent 1, TTL 10"},
-		{"no candidates", "", "absent , any TTL"},
-
-		{"the cluster fails", "cluster/absent cluster/failed found", "failed 1, TTL 10"},
-		{"the cluster fails after a found name", "cluster/found cluster/failed", "found 0, any TTL"},
-		{"the cluster fails after a found host suffix", "found:1s cluster/failed", "found 0, any TTL, queried 0, 1s"},
-		{"the cluster fails after an absent host suffix", "absent:1s cluster/failed", "failed 1, TTL 10, queried 0, 1s"},
-		{"a host suffix fails, a later name is found: not cached", "cluster/absent failed found", "found 2, TTL 0"},
-		{"a host suffix fails, nothing is found", "cluster/absent failed absent", "failed 1, TTL 0"},
-		{"a host suffix fails, NODATA", "cluster/nodata failed absent", "failed 1, TTL 0"},
-		{"a host suffix fails after a found name", "found failed", "found 0, any TTL"},
-		{"the bare name fails", "cluster/absent absent failed", "failed 2, TTL 0"},
-
-		{"other servers are queried at the same time", "cluster/absent absent:1s absent:2s found:1s", "found 3, TTL 10, queried 1 2 3, 2s"},
-		{"the first candidate found wins, not the fastest reply", "found:2s found:1s", "found 0, any TTL, queried 0 1, 2s"},
-		{"a walk does not wait for candidates after a found name", "found:1s found:2s failed:3s", "found 0, any TTL, queried 0 1 2, 1s"},
-		{"no server is queried after a known name", "found failed:1s", "found 0, any TTL"},
-		{"no server is queried after a found name of the cluster", "absent:1s cluster/found found:1s", "found 1, TTL 10, queried 0, 1s"},
-		{"other servers are queried after an external name is resolved", "cluster/found:1s found:1s", "found 0, any TTL, queried 0, 1s"},
-		{"an external name is absent", "cluster/absent:1s found:1s", "found 1, TTL 10, queried 0 1, 2s"},
-		{"an external name fails", "cluster/failed:1s found:1s", "failed 0, any TTL, queried 0, 1s"},
-
-		{"in time", "found:3999ms", "found 0, any TTL, queried 0, 3.999s"},
-		{"too late", "found:4001ms", "failed late, TTL 0, queried 0, 4s"},
-		{"too late, but a later name is found", "absent:9s found:1s", "found 1, TTL 0, queried 0 1, 4s"},
-		{"an external name that takes too long", "cluster/found:9s found", "failed late, any TTL, queried 0, 4s"},
-		{"the time of an external name is part of the limit", "cluster/absent:3s found:2s", "failed late, TTL 0, queried 0 1, 4s"},
+	const path = "testdata/walks.txt"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				begin := time.Now()
-				s := parseScript(tt.script)
-				r, _ := s.run(t.Context(), t)
-				candidate := ""
-				if r.answer.extended != nil {
-					candidate = r.answer.extended.ExtraText
-				}
-				got := fmt.Sprintf("%v %v, TTL %d", r.outcome, candidate, r.ttl)
-				got = strings.Replace(got, fmt.Sprintf("TTL %d", uint32(noLimit)), "any TTL", 1)
-				queried := ""
-				for i := range s.queried {
-					if s.queried[i].Load() {
-						queried += fmt.Sprintf(" %d", i)
-					}
-				}
-				if queried != "" {
-					got += ", queried" + queried
-				}
-				if took := time.Since(begin); took > 0 {
-					got += fmt.Sprintf(", %v", took)
-				}
-				if got != tt.want {
-					t.Errorf("%s\n got %s\nwant %s", tt.script, got, tt.want)
-				}
-				if (r.outcome == found) != (r.name != "") {
-					t.Errorf("%s: got the outcome %v with the name %q", tt.script, r.outcome, r.name)
-				}
-				if s.waiting.Load() != 0 {
-					t.Errorf("%s: %d questions are still waiting after the walk", tt.script, s.waiting.Load())
-				}
-			})
-		})
+	var all strings.Builder
+	walks := 0
+	for line := range strings.Lines(string(text)) {
+		steps, rest, ok := strings.Cut(line, "=>")
+		want, comment, _ := strings.Cut(rest, "#")
+		if !ok {
+			all.WriteString(line)
+			continue
+		}
+		walks++
+		var got string
+		synctest.Test(t, func(t *testing.T) { got = walkText(t, steps) })
+		if want = strings.TrimSpace(want); !*update && got != want {
+			t.Errorf("%s: %s\n got %s\nwant %s", strings.TrimSpace(comment), steps, got, want)
+		}
+		fmt.Fprintf(&all, "%s => %s  # %s", strings.TrimSpace(steps), got, strings.TrimLeft(comment, " "))
+	}
+	if walks < 30 {
+		t.Errorf("%d walks in %s", walks, path)
+	}
+	if *update {
+		if err := os.WriteFile(path, []byte(all.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
-// TestWalk_Waves compares how many candidates are queried for at the same time, and when a walk
-// ends whose candidates other servers answer.
-func TestWalk_Waves(t *testing.T) {
-	for _, tt := range []struct {
-		name, script  string
-		candidate     string // which is found
-		tried, atOnce int
-		took          time.Duration
-	}{
-		{"the maximum of candidates", strings.Repeat("absent:100ms ", MaxHostSuffixes) + "found:100ms", "8", 9, 3, 300 * time.Millisecond},
-		{"found in the first wave", "absent:100ms absent:100ms found:100ms found:1s found:1s", "2", 3, 3, 100 * time.Millisecond},
-		{"the second wave waits for the first one", "absent:100ms absent:900ms absent:100ms found:1s", "3", 4, 3, 1900 * time.Millisecond},
-		{"known candidates are not in a wave", "absent:1s absent absent:1s absent absent:1s found", "5", 6, 3, time.Second},
-		{"a slow domain delays the next wave by a second",
-			"absent:1500ms absent:100ms absent:100ms absent:100ms found:100ms", "4", 5, 3, 1500 * time.Millisecond},
-		{"the first domain is dead, the fifth has the name",
-			"absent:1h " + strings.Repeat("absent:100ms ", 3) + "found:100ms " + strings.Repeat("absent:100ms ", 4),
-			"4", 6, 4, WalkTimeout},
-		{"all domains but the last are dead", strings.Repeat("absent:1h ", MaxHostSuffixes) + "found:100ms", "8", 9, 9, WalkTimeout},
-		{"no wave starts after a found candidate", "absent:1500ms found:100ms absent:100ms found:100ms",
-			"1", 3, 3, 1500 * time.Millisecond},
-		{"a name of the cluster ends a wave", "absent:100ms cluster/absent:2s absent:100ms found:100ms",
-			"3", 4, 2, 2100 * time.Millisecond},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				begin := time.Now()
-				s := parseScript(tt.script)
-				r, w := s.run(t.Context(), t)
-				if want := mustName(t, tt.candidate); r.outcome != found || r.name != want || len(w.steps) != tt.tried {
-					t.Errorf("%v %v after %d candidates, want %v after %d", r.outcome, r.name, len(w.steps), want, tt.tried)
-				}
-				if got, took := int(s.maxWaiting.Load()), time.Since(begin); got != tt.atOnce || took != tt.took {
-					t.Errorf("%d candidates at once, %v, want %d, %v", got, took, tt.atOnce, tt.took)
-				}
-			})
-		})
+// walkText walks, and returns the result as text.
+func walkText(t *testing.T, steps string) string {
+	begin, s := time.Now(), parseScript(steps)
+	r, w := s.run(t.Context(), t)
+	text := r.outcome.String()
+	if r.answer.extended != nil {
+		text += " " + r.answer.extended.ExtraText
 	}
+	if (r.outcome == found) != (r.name != "") {
+		t.Errorf("%s: got the outcome %v with the name %q", steps, r.outcome, r.name)
+	}
+	if s.waiting.Load() != 0 {
+		t.Errorf("%s: %d questions are still waiting after the walk", steps, s.waiting.Load())
+	}
+	if r.ttl != noLimit {
+		text += fmt.Sprint(", TTL ", r.ttl)
+	}
+	queried := ""
+	for i := range s.queried {
+		if s.queried[i].Load() {
+			queried += fmt.Sprintf(" %d", i)
+		}
+	}
+	if queried != "" {
+		text += ", queried" + queried
+	}
+	if n := s.maxWaiting.Load(); n > 1 {
+		text += fmt.Sprintf(", %d at once", n)
+	}
+	if len(w.steps) != len(s.steps) {
+		text += fmt.Sprintf(", tried %d", len(w.steps))
+	}
+	if took := time.Since(begin); took > 0 {
+		text += fmt.Sprintf(", %v", took)
+	}
+	return text
 }
 
 // TestWalk_ContextEnds: when its context ends, the walk fails. It never returns NXDOMAIN.
