@@ -262,9 +262,9 @@ func TestClusterDNS_Files(t *testing.T) {
 	if source == nil || source.Name != c.config.Name || c.config.Data[path.Base(file)] == "" {
 		t.Errorf("%s is not in a volume of the ConfigMap: %v, files %v", file, source, slices.Collect(maps.Keys(c.config.Data)))
 	}
-	snapshot := mounts[path.Dir(c.dns.Snapshot.Path)]
+	snapshot := mounts[path.Dir(c.dns.Snapshot)]
 	if dir := snapshot.source.EmptyDir; dir == nil || dir.Medium != "" || snapshot.ReadOnly {
-		t.Errorf("%s is in %v, which does not survive a reboot", c.dns.Snapshot.Path, snapshot)
+		t.Errorf("%s is in %v, which does not survive a reboot", c.dns.Snapshot, snapshot)
 	}
 }
 

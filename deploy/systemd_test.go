@@ -133,7 +133,7 @@ func TestUnits_Availability(t *testing.T) {
 		t.Error("the kubelet stops with the shim")
 	}
 	stop, err := time.ParseDuration(service["Service.TimeoutStopSec"])
-	if drain := 4 * time.Second; err != nil || stop < 2*drain { // the default of DrainTimeout
+	if drain := 4 * time.Second; err != nil || stop < 2*drain { // of package cri
 		t.Errorf("TimeoutStopSec=%v, %v: the drain takes up to %v", stop, err, drain)
 	}
 }

@@ -120,9 +120,6 @@ type AutopathConfiguration struct {
 	// query the cluster DNS.
 	NodeCache string `json:"nodeCache,omitempty" format:"ip"`
 
-	// Suffix is the autopath domain: names below it are expanded by the server.
-	Suffix string `json:"suffix,omitempty" default:"ap.k8s.io"`
-
 	// ClusterDNSFallback adds a cluster DNS server after the first server. It doubles the
 	// queries of musl, which queries all servers at once.
 	ClusterDNSFallback bool `json:"clusterDNSFallback,omitempty"`

@@ -44,16 +44,13 @@ type ResolverConfiguration struct {
 	// names that the cluster DNS answers for a node cache, are denied at once. 0s: all names are.
 	LastKnownGood string `json:"lastKnownGood,omitempty" default:"0s" format:"duration" min:"0s" max:"1h"`
 
-	// AutopathSuffix is the autopath domain: names below it are expanded. It must be the
-	// same on the nodes.
-	AutopathSuffix string `json:"autopathSuffix" default:"ap.k8s.io" format:"domain" restart:"true"`
+	// MaxQueries is the number of queries that may wait for other servers.
+	MaxQueries int `json:"maxQueries,omitempty" default:"4096" min:"100" max:"65535" restart:"true"`
 
-	// EDNSOption is the code of the EDNS0 option in which node caches send a search list to the cluster
-	// DNS. It must be the same in both.
-	EDNSOption uint16 `json:"ednsOption,omitempty" default:"65313" min:"65001" max:"65534" restart:"true"`
-
-	// Limits bound what clients can use of the server.
-	Limits Limits `json:"limits,omitzero"`
+	// MaxMemory is the memory for what clients leave in the server: a quarter for
+	// the cache, an eighth for replies over TCP that are not read yet (64 KiB each), and the rest
+	// for TCP connections (10 KiB each).
+	MaxMemory string `json:"maxMemory,omitempty" default:"64Mi" format:"memory" min:"4Mi" max:"1Gi" restart:"true"`
 }
 
 // DNSConfiguration configures the cluster DNS server: the source of the cluster's names,
@@ -68,8 +65,9 @@ type DNSConfiguration struct {
 	// Empty: none.
 	Manifests []string `json:"manifests,omitempty" restart:"true" flag:"manifests" arg:"DIR"`
 
-	// Snapshot is a file that keeps the cluster's names for a start without API server.
-	Snapshot SnapshotConfiguration `json:"snapshot,omitzero"`
+	// Snapshot is the path of a file that keeps the cluster's names for a start without API server, in a
+	// directory that the server may write. Empty: none.
+	Snapshot string `json:"snapshot,omitempty" restart:"true"`
 
 	// Pods says which pod names of the form IP.NAMESPACE.pod exist. "disabled": none.
 	// "insecure": every one whose IP a pod can have: no loopback, link-local, multicast or
@@ -80,11 +78,12 @@ type DNSConfiguration struct {
 	// TTL is the TTL of the cluster's records in seconds.
 	TTL *uint32 `json:"ttl,omitempty" default:"5" max:"3600" restart:"true"`
 
-	// LocalNames are answered by the server itself.
-	LocalNames LocalNames `json:"localNames,omitzero"`
+	// PrivateReverse is true if reverse names of private addresses that are not in the
+	// cluster do not exist (RFC 6303). False: they are forwarded.
+	PrivateReverse bool `json:"privateReverse,omitempty" restart:"true"`
 
 	// HostSuffixes lists the search domains of the nodes, which end the search lists of
-	// names below search.NAMESPACE.CLUSTERDOMAIN.AUTOPATHSUFFIX. At most 8. Empty: none.
+	// names below search.NAMESPACE.CLUSTERDOMAIN.ap.k8s.io. At most 8. Empty: none.
 	HostSuffixes []string `json:"hostSuffixes,omitempty" format:"domain" restart:"true"`
 
 	// AutopathService is the Service of the node caches, NAMESPACE/NAME. Its endpoints may
@@ -122,31 +121,6 @@ type NodeCacheConfiguration struct {
 	// ClusterDNS lists the servers for the cluster's names, all reverse names and names
 	// with a search list: ADDR, ADDR:PORT, or tcp://ADDR for TCP only. Required.
 	ClusterDNS []string `json:"clusterDNS,omitempty" flag:"cluster-dns" arg:"SERVER"`
-}
-
-// Limits bound what clients can use of a cluster DNS server or a node cache.
-type Limits struct {
-	// MaxQueries is the number of queries that may wait for other servers.
-	MaxQueries int `json:"maxQueries,omitempty" default:"4096" min:"100" max:"65535" restart:"true"`
-
-	// MaxMemory is the memory for what clients leave in the server: a quarter for
-	// the cache, an eighth for replies over TCP that are not read yet (64 KiB each), and the rest
-	// for TCP connections (10 KiB each).
-	MaxMemory string `json:"maxMemory,omitempty" default:"64Mi" format:"memory" min:"4Mi" max:"1Gi" restart:"true"`
-}
-
-// LocalNames selects names outside the cluster that a cluster DNS server answers itself.
-type LocalNames struct {
-	// PrivateReverse is true if reverse names of private addresses that are not in the
-	// cluster do not exist (RFC 6303). False: they are forwarded.
-	PrivateReverse bool `json:"privateReverse,omitempty" restart:"true"`
-}
-
-// SnapshotConfiguration configures the file that keeps the cluster's names.
-type SnapshotConfiguration struct {
-	// Path is the path of the file, in a directory that the server may write. Empty: no
-	// snapshot.
-	Path string `json:"path,omitempty" restart:"true"`
 }
 
 // StubDomain is a domain with servers of its own.

@@ -54,10 +54,6 @@ type ShimConfiguration struct {
 	// kubeconfig, where the kubelet's DNS is wrong, otherwise "Passthrough".
 	OnUnknownPod string `json:"onUnknownPod,omitempty" values:"Passthrough,Fail"`
 
-	// DrainTimeout is the time that calls get to finish when the shim stops. Calls that the kubelet
-	// makes meanwhile wait in the socket, and it gives a connection 5s: after 4s a call succeeds.
-	DrainTimeout string `json:"drainTimeout,omitempty" default:"4s" format:"duration" min:"1ms" max:"4500ms" restart:"true"`
-
 	// Agent is the socket of the agent. If one listens, the shim sends it the sandboxes, and it keeps
 	// their files up to date.
 	Agent string `json:"agent,omitempty" default:"unix:///run/dnsconfigurer/agent.sock" format:"socket" restart:"true"`

@@ -25,7 +25,7 @@ node:
   resolvConf: /run/resolv.conf
   nodeIPs: [10.0.0.1]
   nodeName: worker
-autopath: {nodeCache: 169.254.20.10, suffix: ap.example, clusterDNSFallback: true}
+autopath: {nodeCache: 169.254.20.10, clusterDNSFallback: true}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ autopath: {nodeCache: 169.254.20.10, suffix: ap.example, clusterDNSFallback: tru
 				NodeIPs:       []string{"10.0.0.1"},
 				NodeName:      "worker",
 			},
-			Autopath: v1alpha1.AutopathConfiguration{NodeCache: "169.254.20.10", Suffix: "ap.example", ClusterDNSFallback: true},
+			Autopath: v1alpha1.AutopathConfiguration{NodeCache: "169.254.20.10", ClusterDNSFallback: true},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -83,8 +83,8 @@ func TestParseShim_Invalid(t *testing.T) {
 // TestReplacement: the error of a removed field says what replaces it.
 func TestReplacement(t *testing.T) {
 	for text, want := range map[string]string{
-		"limits: {maxConcurrent: 5}\n": `unknown field "limits.maxConcurrent": limits.maxQueries has replaced it`,
-		"snapshot: {maxAge: 1h}\n":     `unknown field "snapshot.maxAge": it was removed: a snapshot is used for 24 hours`,
+		"limits: {maxConcurrent: 5}\n": `unknown field "limits": maxQueries and maxMemory have replaced it`,
+		"ednsOption: 65313\n":          `unknown field "ednsOption": it was removed: the code of the option is 65313`,
 	} {
 		if _, err := v1alpha1.Parse[v1alpha1.DNSConfiguration]([]byte(dnsHead + text)); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
@@ -108,7 +108,7 @@ func TestParseDNS(t *testing.T) {
 listen: ["0.0.0.0:53"]
 ttl: 0
 resolvConf: ""
-snapshot: {path: s}
+snapshot: s
 stubDomains:
 - {zone: corp.example, servers: [192.0.2.1, "192.0.2.2:5353"]}
 `))
@@ -123,7 +123,7 @@ stubDomains:
 			StubDomains: []v1alpha1.StubDomain{{Zone: "corp.example", Servers: []string{"192.0.2.1", "192.0.2.2:5353"}}},
 		},
 		TTL:      new(uint32(0)),
-		Snapshot: v1alpha1.SnapshotConfiguration{Path: "s"},
+		Snapshot: "s",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -133,8 +133,8 @@ stubDomains:
 func TestParseDNS_Invalid(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"the shim's file", head, `kind: is "ShimConfiguration", must be "DNSConfiguration"`},
-		{"unknown fields, each with its path", dnsHead + "upstream: []\nsnapshot: {file: s}\nstubDomains: [{zone: a, server: b}]\n",
-			`unknown field "upstream"` + "\n" + `unknown field "snapshot.file"` + "\n" + `unknown field "stubDomains[0].server"`},
+		{"unknown fields, each with its path", dnsHead + "upstream: []\nsnapshots: s\nstubDomains: [{zone: a, server: b}]\n",
+			`unknown field "upstream"` + "\n" + `unknown field "snapshots"` + "\n" + `unknown field "stubDomains[0].server"`},
 		{"not a number", dnsHead + "ttl: 5s\n", "ttl: is a string, must be a whole number of 32 bits"},
 		{"a negative number", dnsHead + "ttl: -1\n", "ttl: is -1, must be a whole number of 32 bits"},
 		{"a string instead of a list", dnsHead + "upstreams: 192.0.2.1\n", "upstreams: is a string, must be a list of strings"},

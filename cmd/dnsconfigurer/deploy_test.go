@@ -91,7 +91,7 @@ func TestDeploy_ClusterDNS(t *testing.T) {
 
 	args[at] = configFile
 	p := &dnsProcess{t: t, addr: freeAddr(t), http: freeAddr(t)}
-	text = strings.NewReplacer("path: /var/lib/dnsconfigurer/", "path: "+dir+"/", "lameduck: 10s", "lameduck: 0s",
+	text = strings.NewReplacer("/var/lib/dnsconfigurer/", dir+"/", "lameduck: 10s", "lameduck: 0s",
 		"resolvConf: /etc/resolv.conf", `resolvConf: ""`).Replace(text)
 	if err := os.WriteFile(configFile, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

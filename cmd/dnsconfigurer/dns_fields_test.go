@@ -43,9 +43,9 @@ func TestNodeCache_ReverseCIDRs(t *testing.T) {
 }
 
 // TestLocalNames_Fields: both commands answer special names themselves, and the cluster DNS the reverse
-// names of private addresses if localNames says so.
+// names of private addresses if privateReverse says so.
 func TestLocalNames_Fields(t *testing.T) {
-	for fields, private := range map[string]string{"": `"cluster"`, "localNames: {privateReverse: true}\n": "NXDOMAIN"} {
+	for fields, private := range map[string]string{"": `"cluster"`, "privateReverse: true\n": "NXDOMAIN"} {
 		p := newDNSProcess(t, fmt.Sprintf("upstreams: [%q]\n", upstreamSaying(t, "cluster"))+fields)
 		p.says("www.test.", dns.TypeTXT, "NXDOMAIN")
 		p.says("1.1.168.192.in-addr.arpa.", dns.TypeTXT, private)
@@ -71,7 +71,7 @@ func TestUpstreamPolicy(t *testing.T) {
 // TestMaxMemory: with 4 MiB there are 256 TCP connections, in both commands: one client has at most
 // these, and keeps the newest.
 func TestMaxMemory(t *testing.T) {
-	const fields = "limits: {maxMemory: 4Mi}\n"
+	const fields = "maxMemory: 4Mi\n"
 	node := newNodeCacheWith(t, "corp.example", fields, fields)
 	for _, p := range []*dnsProcess{node.cluster, &node.dnsProcess} {
 		var all []net.Conn

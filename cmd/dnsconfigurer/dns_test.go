@@ -188,10 +188,9 @@ func TestDNS_Reload(t *testing.T) {
 	expect("b.example.", `"two"`)
 	success("0")
 
-	p.hangup(stub+"ttl: 9\nlogFormat: json\nclusterDomain: other.local\nautopathSuffix: ap.example\n"+
-		"ednsOption: 65001\nautopathNetworks: [10.0.0.0/8]\n",
+	p.hangup(stub+"ttl: 9\nlogFormat: json\nclusterDomain: other.local\nautopathNetworks: [10.0.0.0/8]\n",
 		"configuration applied", `take effect after a restart`,
-		`fields="[logFormat clusterDomain autopathSuffix ednsOption ttl hostSuffixes autopathNetworks]"`)
+		`fields="[logFormat clusterDomain ttl hostSuffixes autopathNetworks]"`)
 	success("1")
 	p.hangup("resolvConf: ''\n", "configuration applied")
 	expect("c.example.", "REFUSED")
@@ -244,7 +243,7 @@ func TestDNS_Metrics(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte(kubeapi.Kubeconfig(server.URL)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	limits := "limits: {maxQueries: 2000}\n"
+	limits := "maxQueries: 2000\n"
 	p := newDNSProcessFor(t, fmt.Sprintf("upstreams: [%q]\n", upstreamSaying(t, "one"))+limits, "--kubeconfig", kubeconfig)
 	p.ask("web.shop.svc.cluster.local.", dns.TypeA)
 	p.ask("a.example.", dns.TypeTXT)

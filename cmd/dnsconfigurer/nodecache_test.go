@@ -118,22 +118,19 @@ func TestNodeCache(t *testing.T) {
 	n.says("www.other.example.", dns.TypeTXT, `"node"`)
 }
 
-// TestNodeCache_Option: the cluster DNS expands search lists for a node that uses its option
-// and is in its networks. Otherwise the cache expands them, with the same result.
+// TestNodeCache_Option: the cluster DNS expands search lists for a node that is in its networks.
+// Otherwise the cache expands them, with the same result.
 func TestNodeCache_Option(t *testing.T) {
-	const other = "autopathSuffix: ap.example\nednsOption: 65400\n"
-	for _, tt := range []struct{ name, cluster, node, want string }{
-		{"another suffix and option on both", other, other, "expanded"},
-		{"another option on the node alone", "autopathSuffix: ap.example\n", other, "silent"},
-		{"the node is in the networks", other + "autopathNetworks: [192.0.2.0/24, 127.0.0.0/8]\n", other, "expanded"},
-		{"the node is not in the networks", other + "autopathNetworks: [192.0.2.0/24]\n", other, "silent"},
+	for _, tt := range []struct{ name, cluster, want string }{
+		{"the node is in the networks", "autopathNetworks: [192.0.2.0/24, 127.0.0.0/8]\n", "expanded"},
+		{"the node is not in the networks", "autopathNetworks: [192.0.2.0/24]\n", "silent"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			n := newNodeCacheWith(t, "corp.example", tt.cluster, tt.node)
+			n := newNodeCacheWith(t, "corp.example", tt.cluster, "")
 			for _, p := range []*dnsProcess{&n.dnsProcess, n.cluster} { // names are not restricted to networks
-				p.says("payments.search.shop.cluster.local.ap.example.", dns.TypeA, "payments.shop.svc.cluster.local.")
+				p.says("payments.search.shop.cluster.local.ap.k8s.io.", dns.TypeA, "payments.shop.svc.cluster.local.")
 			}
-			n.says("intranet.search.shop.cluster.local.ap.example.", dns.TypeTXT, "intranet.corp.example.")
+			n.says("intranet.search.shop.cluster.local.ap.k8s.io.", dns.TypeTXT, "intranet.corp.example.")
 			for _, result := range []string{"expanded", "silent"} {
 				line := fmt.Sprintf("dnsconfigurer_dns_autopath_sent_total{result=%q} 0\n", result)
 				if none := strings.Contains(get(t, n.http, "/metrics"), line); none == (result == tt.want) {
@@ -153,9 +150,8 @@ func TestNodeCache_Reload(t *testing.T) {
 		t.Helper()
 		n.reread(func() { n.configure(fields) }, words...)
 	}
-	reread(fmt.Sprintf("clusterDNS: [%q]\nupstreams: [%q]\nautopathSuffix: ap.example\n"+
-		"ednsOption: 65001\nclusterDomain: new.example\n", other, upstreamSaying(t, "node")),
-		"configuration applied", `fields="[clusterDomain autopathSuffix ednsOption]"`)
+	reread(fmt.Sprintf("clusterDNS: [%q]\nupstreams: [%q]\nclusterDomain: new.example\n", other, upstreamSaying(t, "node")),
+		"configuration applied", "fields=[clusterDomain]")
 	n.says("a.cluster.local.", dns.TypeTXT, `"other"`)
 	// It does not support the option: the cache expands the list, and the first name exists.
 	n.says("a.search.shop.cluster.local.ap.k8s.io.", dns.TypeTXT, "a.shop.svc.cluster.local.")
@@ -182,7 +178,7 @@ func TestNodeCache_DeadDomain(t *testing.T) {
 
 // TestNodeCache_Metrics is like TestDNS_Metrics. After SIGTERM the log says that the node cache ends.
 func TestNodeCache_Metrics(t *testing.T) {
-	n := newNodeCacheWith(t, "corp.example", "", "limits: {maxQueries: 1000}\n")
+	n := newNodeCacheWith(t, "corp.example", "", "maxQueries: 1000\n")
 	n.ask("payments.search.shop.cluster.local.ap.k8s.io.", dns.TypeA)
 	n.ask("a.example.", dns.TypeTXT)
 	checkMetrics(t, get(t, n.http, "/metrics"), "testdata/nodecache.metrics", "../../docs/dns.md")

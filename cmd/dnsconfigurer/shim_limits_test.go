@@ -130,7 +130,7 @@ func TestShim_HungLog(t *testing.T) {
 // TestShim_HungLogStop starts the command with a log in which no byte has room. It serves, and
 // SIGTERM ends it, although a call of the runtime does not end and no line was written.
 func TestShim_HungLogStop(t *testing.T) {
-	n := newMachine(t, map[string]string{"manifests/web.yaml": autopathManifest, "shim.yaml": nodeShim + "drainTimeout: 1s\n"})
+	n := newMachine(t, map[string]string{"manifests/web.yaml": autopathManifest})
 	command := newCommand(t, []string{"shim", "--config", n.dir + "/shim.yaml"}, fullPipe(t))
 	if err := command.Start(); err != nil {
 		t.Fatal(err)

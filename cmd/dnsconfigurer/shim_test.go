@@ -278,7 +278,7 @@ func TestShim_LastGoodHostFile(t *testing.T) {
 	n.expect("a good file", q(good), q(good))
 	n.write("resolv.conf", "# nothing\n")
 	n.expect("an empty one", q(good), q(&runtimeapi.DNSConfig{}))
-	n.configure(nodeShim + "autopath: {suffix: ap.example}\n")
+	n.configure(nodeShim + "autopath: {clusterDNSFallback: true}\n")
 	n.hangup()
 	n.expect("after a reload", q(good), q(&runtimeapi.DNSConfig{}))
 	n.expectCounts(map[string]int{"unchanged": 1, "edited": 2})
@@ -304,9 +304,7 @@ func TestShim_NoUplinkFile(t *testing.T) {
 // TestShim_Termination: after SIGTERM the shim logs it, and is not ready. It serves metrics until the
 // last call is complete.
 func TestShim_Termination(t *testing.T) {
-	n := newShimNode(t, "", map[string]string{
-		"shim.yaml": nodeShim + "drainTimeout: 4500ms\n", "manifests/web.yaml": autopathManifest,
-	})
+	n := newShimNode(t, "", map[string]string{"manifests/web.yaml": autopathManifest})
 	n.runtime.requests <- nil // the next call waits until it is received
 	done := make(chan error, 1)
 	go func() {
@@ -318,7 +316,7 @@ func TestShim_Termination(t *testing.T) {
 	if err := n.signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	n.logs(`msg="shutting down" calls=1 drainTimeout=4.5s`)
+	n.logs(`msg="shutting down" calls=1`)
 	if got := get(t, n.http, "/readyz"); got != "the shim is shutting down\n" {
 		t.Errorf("readiness in the drain: %q", got)
 	}

@@ -107,7 +107,7 @@ func writeKind[C any](b *strings.Builder, k *Kind[C], command string) {
 			sections[section] = v1alpha1.Comment(k.Name(), section)
 		}
 	}
-	for _, name := range []string{"snapshot", "limits", "node"} {
+	for _, name := range []string{"node"} {
 		if text := sections[name]; text != "" {
 			fmt.Fprintf(b, "\n%s\n", text)
 		}

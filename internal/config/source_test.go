@@ -44,8 +44,8 @@ type (
 
 func dnsKind() *Kind[dns] {
 	return &Kind[dns]{Check: func(c *dns, p *Problems) {
-		if len(c.Manifests) > 0 && (c.Kubeconfig != "" || c.Snapshot.Path != "") {
-			p.AddConflict("manifests", "kubeconfig", "snapshot.path")
+		if len(c.Manifests) > 0 && (c.Kubeconfig != "" || c.Snapshot != "") {
+			p.AddConflict("manifests", "kubeconfig", "snapshot")
 		}
 	}}
 }
@@ -100,9 +100,9 @@ func TestSource_Errors(t *testing.T) {
 		{"in the file", newDNSSource(t, "--config", newFile(t, v1alpha1.KindDNS, "ttl: 3601\nlisten: [a]\n")), "listen[0]: ", false},
 		{"in a flag", newDNSSource(t, "--config", manifests, "--listen", "a"), `--listen: "a" is not an IP address with a port`, true},
 		{"two flags", newDNSSource(t, "--manifests", "m", "--kubeconfig", "k"),
-			"--manifests: cannot be combined with --kubeconfig or snapshot.path", true},
+			"--manifests: cannot be combined with --kubeconfig or snapshot", true},
 		{"flag and file", newDNSSource(t, "--config", manifests, "--kubeconfig", "k"),
-			manifests + ": manifests: cannot be combined with --kubeconfig or " + manifests + ": snapshot.path", false},
+			manifests + ": manifests: cannot be combined with --kubeconfig or " + manifests + ": snapshot", false},
 	} {
 		_, err := tt.source.Load()
 		_, isFlag := errors.AsType[usage.Error](err)
@@ -162,10 +162,10 @@ func TestKind_NeedRestart(t *testing.T) {
 		fields string
 		want   []string
 	}{
-		{"listen: ['127.0.0.1:53']\nttl: 5\nclusterDomain: Cluster.Local.\nednsOption: 65313\npods: insecure\nlameduck: 0s\n", nil},
+		{"listen: ['127.0.0.1:53']\nttl: 5\nclusterDomain: Cluster.Local.\npods: insecure\nlameduck: 0s\n", nil},
 		{"upstreams: [192.0.2.1]\nresolvConf: ''\nstubDomains: [{zone: a, servers: [192.0.2.1]}]\n", nil},
-		{"logFormat: json\nlisten: ['127.0.0.2:53']\nsnapshot: {path: p}\n",
-			[]string{"logFormat", "listen", "snapshot.path"}},
+		{"logFormat: json\nlisten: ['127.0.0.2:53']\nsnapshot: p\n",
+			[]string{"logFormat", "listen", "snapshot"}},
 	} {
 		if got := dnsKind().NeedRestart(running, load(tt.fields)); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.fields, got, tt.want)

@@ -38,7 +38,7 @@ func RunClusterDNS(ctx context.Context, p Process[ClusterDNSConfig], c ClusterDN
 	registry := daemon.NewRegistry(p.Version)
 	server, err := newServer(dnsserver.Config{
 		Zone: z, Domain: c.Domain, TTL: *c.TTL, Lameduck: config.Duration(c.Lameduck), Autopath: c.Autopath,
-		LocalNames: dnsserver.LocalNames{SpecialUse: true, PrivateReverse: c.LocalNames.PrivateReverse},
+		LocalNames: dnsserver.LocalNames{SpecialUse: true, PrivateReverse: c.PrivateReverse},
 		Limits:     c.ServerLimits,
 	}, registry, p.Log)
 	if err != nil {
@@ -137,7 +137,7 @@ func newNames(
 	}
 	api := cluster.NewSyncer(cluster.SyncerConfig{
 		Zone: z, Domain: c.Domain, Core: core, Discovery: discovery, Pods: podModes[c.Pods] == zone.PodsVerified,
-		Snapshot:   c.Snapshot.Path,
+		Snapshot:   c.Snapshot,
 		Identified: identified, Logger: p.Log, Register: register,
 	})
 	return &names{z, api.Run, api.Status}, nil

@@ -28,7 +28,7 @@ type resolver struct {
 	Domain       fqdn.Name        // of ClusterDomain
 	Reverse      []netip.Prefix   // of ReverseCIDRs
 	Autopath     dnsserver.Autopath
-	ServerLimits dnsserver.Limits // of Limits
+	ServerLimits dnsserver.Limits // of MaxQueries and MaxMemory
 	Forward      forwarding
 }
 
@@ -40,13 +40,13 @@ func newResolver(c *v1alpha1.ResolverConfiguration, p *config.Problems) (r resol
 			p.Add(fmt.Sprintf("listen[%d]", i), fmt.Errorf("duplicate address %s", addr))
 		}
 	}
-	domains := config.Names([]string{c.ClusterDomain, c.AutopathSuffix})
-	r.Domain, r.Autopath.Suffix, r.Autopath.Option = domains[0], domains[1], c.EDNSOption
+	r.Domain = config.Names([]string{c.ClusterDomain})[0]
+	r.Autopath.Suffix, r.Autopath.Option = dnsserver.DefaultAutopathSuffix, autopath.DefaultOption
 	_, err := autopath.NewZone(r.Autopath.Suffix, r.Domain)
-	p.Add("autopathSuffix", err)
+	p.Add("clusterDomain", err)
 	r.Reverse = config.Networks(c.ReverseCIDRs)
-	memory := resource.MustParse(c.Limits.MaxMemory)
-	r.ServerLimits = dnsserver.Limits{MaxQueries: c.Limits.MaxQueries, MaxMemory: int(memory.Value())}
+	memory := resource.MustParse(c.MaxMemory)
+	r.ServerLimits = dnsserver.Limits{MaxQueries: c.MaxQueries, MaxMemory: int(memory.Value())}
 	r.Forward = forwarding{
 		Upstreams: parseServers(c.Upstreams, "upstreams", p), ResolvConf: *c.ResolvConf,
 		Policy: upstream.Policy(c.UpstreamPolicy), Stubs: r.parseStubs(c.StubDomains, p),
@@ -79,8 +79,8 @@ func ClusterDNSKind() *config.Kind[ClusterDNSConfig] {
 
 func checkClusterDNS(c *ClusterDNSConfig, p *config.Problems) {
 	c.resolver = newResolver(&c.ResolverConfiguration, p)
-	if len(c.Manifests) > 0 && (c.Kubeconfig != "" || c.Snapshot.Path != "") {
-		p.AddConflict("manifests", "kubeconfig", "snapshot.path")
+	if len(c.Manifests) > 0 && (c.Kubeconfig != "" || c.Snapshot != "") {
+		p.AddConflict("manifests", "kubeconfig", "snapshot")
 	}
 	c.Autopath.HostSuffixes = config.Names(c.HostSuffixes)
 	if n := len(c.HostSuffixes); n > dnsserver.MaxHostSuffixes {

@@ -235,21 +235,13 @@ func newCluster(n policy.Node, host resolvconf.File, servers []upstream.Server) 
 	if err != nil || domain == fqdn.Root {
 		return nil, errors.New("no cluster domain configured: set --cluster-domain or --server")
 	}
-	suffix, err := fqdn.ParseName(autopathSuffix(n))
-	if err != nil {
-		return nil, fmt.Errorf("autopath suffix %q %w", n.Autopath.Suffix, err)
-	}
-	if c.search, err = autopath.NewZone(suffix, domain); err != nil {
+	if c.search, err = autopath.NewZone(dnsserver.DefaultAutopathSuffix, domain); err != nil {
 		return nil, fmt.Errorf("autopath: %w", err)
 	}
 	if c.zone, err = zone.New(zone.Config{Domain: domain, Pods: zone.PodsInsecure, Local: c.addrs}); err != nil {
 		return nil, err
 	}
 	return c, nil
-}
-
-func autopathSuffix(n policy.Node) string {
-	return cmp.Or(n.Autopath.Suffix, policy.DefaultAutopathSuffix)
 }
 
 // load adds the names of m. namespace is for objects without one; complete is

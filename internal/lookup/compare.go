@@ -58,7 +58,7 @@ func (c *Comparison) agree() (agree, known bool) {
 // expansion begins with.
 func (c *Comparison) records(answer []dns.RR) (list []string) {
 	for _, rr := range answer {
-		if dns.IsSubDomain(c.suffix(), rr.Header().Name) {
+		if dns.IsSubDomain(autopathDomain, rr.Header().Name) {
 			continue
 		}
 		rr = dns.Copy(rr)
@@ -68,9 +68,6 @@ func (c *Comparison) records(answer []dns.RR) (list []string) {
 	slices.Sort(list)
 	return list
 }
-
-// suffix returns the domain below which names have a search list.
-func (c *Comparison) suffix() string { return dns.Fqdn(autopathSuffix(c.node)) }
 
 // WriteJSON writes two v1alpha1.LookupResult, each on one line.
 func (c *Comparison) WriteJSON(w io.Writer) error {
@@ -127,7 +124,7 @@ func (c *Comparison) hops(r *Result) []v1alpha1.LookupHop {
 		hops = append(hops, v1alpha1.LookupHop{From: hopNodeCache, To: hopUpstream, Queries: n, Derived: true})
 	}
 	n := r.forwarded
-	if !slices.ContainsFunc(toCluster, func(q dns.Question) bool { return dns.IsSubDomain(c.suffix(), q.Name) }) {
+	if !slices.ContainsFunc(toCluster, func(q dns.Question) bool { return dns.IsSubDomain(autopathDomain, q.Name) }) {
 		n = max(0, n-len(toUpstream)) // without an expansion the node cache forwards these itself
 	}
 	if n == 0 && len(toUpstream) > 0 {
@@ -148,9 +145,12 @@ func (c *Comparison) receiver(server netip.Addr) string {
 	return server.String()
 }
 
+// autopathDomain is the domain of the names with a search list.
+const autopathDomain = policy.DefaultAutopathSuffix + "."
+
 // forwardsToCluster reports whether a node cache forwards a name to the cluster DNS.
 func (c *Comparison) forwardsToCluster(name string) bool {
-	return slices.ContainsFunc([]string{dns.Fqdn(c.node.ClusterDomain), "in-addr.arpa.", "ip6.arpa.", c.suffix()},
+	return slices.ContainsFunc([]string{dns.Fqdn(c.node.ClusterDomain), "in-addr.arpa.", "ip6.arpa.", autopathDomain},
 		func(zone string) bool { return dns.IsSubDomain(zone, name) })
 }
 

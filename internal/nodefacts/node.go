@@ -202,7 +202,7 @@ func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfigurati
 	}
 	n := Node{
 		Name: c.NodeName, HostAssumed: known.hostAssumed, uplink: c.UplinkResolvConf, Findings: known.findings,
-		origins: map[string]document.Location{"clusterDomain": known.domainOrigin, "autopath.suffix": s.Origin("autopath.suffix")},
+		origins: map[string]document.Location{"clusterDomain": known.domainOrigin},
 	}
 	n.ClusterDomain, n.ResolvConf = known.domain, known.resolvConf
 	n.ClusterDNS = parseAddrs(known.dns)
@@ -214,7 +214,7 @@ func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfigurati
 		n.AllowedOverrides = append(n.AllowedOverrides, policy.Policy(p))
 	}
 	n.Rules = newNodeRules(c.Rules)
-	n.Autopath = policy.Autopath{Suffix: autopath.Suffix, ClusterDNSFallback: autopath.ClusterDNSFallback}
+	n.Autopath = policy.Autopath{ClusterDNSFallback: autopath.ClusterDNSFallback}
 	n.Autopath.NodeCache, _ = config.ParseAddr(autopath.NodeCache)
 	var err error
 	n.uplinkMode, err = hostresolv.ParseUplinkMode(c.HostResolver)

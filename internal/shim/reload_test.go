@@ -170,7 +170,7 @@ func TestReload_HalfWritten(t *testing.T) {
 func TestReload_InvalidFile(t *testing.T) {
 	for _, bad := range []struct{ name, file, text, want string }{
 		{"unknown field", "shim.yaml", reloadedShim + "mod: Observe\n", `shim.yaml: unknown field \"mod\"`},
-		{"bad value", "shim.yaml", reloadedShim + "mode: Observe\ndrainTimeout: soon\n", `shim.yaml: drainTimeout: \"soon\"`},
+		{"bad value", "shim.yaml", reloadedShim + "mode: Observe\nlookupTimeout: soon\n", `shim.yaml: lookupTimeout: \"soon\"`},
 		{"bad address", "shim.yaml", reloadedShim + "autopath: {nodeCache: localhost}\n",
 			`shim.yaml: autopath.nodeCache: \"localhost\" is not an IP address`},
 		{"not YAML", "shim.yaml", "node: [", "shim.yaml: "},
@@ -227,10 +227,10 @@ func TestReload_Signal(t *testing.T) {
 func TestReload_NeedsRestart(t *testing.T) {
 	withReloader(t, func(r *reloadTest) {
 		r.write("shim.yaml", strings.Replace(reloadedShim, "worker", "other", 1)+
-			"mode: Observe\nlisten: unix:///elsewhere\nruntimeEndpoint: unix:///r\nkubeconfig: k\nhttp: h:1\ndrainTimeout: 1s\n")
+			"mode: Observe\nlisten: unix:///elsewhere\nruntimeEndpoint: unix:///r\nkubeconfig: k\nhttp: h:1\nagent: /a\n")
 		r.poll()
 		r.poll("configuration applied", "mode=Observe", "take effect after a restart",
-			`fields="[http listen runtimeEndpoint drainTimeout]"`, "level=ERROR", "kubeconfig k: ")
+			`fields="[http listen runtimeEndpoint agent]"`, "level=ERROR", "kubeconfig k: ")
 		r.success(1)
 		r.poll()
 	})

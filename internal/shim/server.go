@@ -65,7 +65,7 @@ func (s *Server) Run(ctx context.Context) error {
 			sandboxes.run,
 			func(ctx context.Context) error {
 				<-ctx.Done()
-				s.Log.Info("shutting down", "calls", shim.Calls(), "drainTimeout", shim.DrainTimeout)
+				s.Log.Info("shutting down", "calls", shim.Calls())
 				return nil
 			},
 		},
@@ -141,11 +141,11 @@ func (s *Server) restartFields(files, last settings, socket *os.File) (e Endpoin
 
 // setRestartFields sets the fields that take effect after a restart: the endpoints, and fields of c.
 func (r *reloader) setRestartFields(e Endpoints, c Config) {
-	r.applier.shim.Runtime, r.applier.shim.DrainTimeout = e.Runtime, config.Duration(c.DrainTimeout)
+	r.applier.shim.Runtime = e.Runtime
 	r.agent = config.SocketPath(c.Agent)
 	s := &r.serving.ShimConfiguration
 	s.Listen, s.RuntimeEndpoint, s.HTTP, s.LogFormat = e.Listen, e.Runtime, e.HTTP, c.LogFormat
-	s.DrainTimeout, s.Agent = c.DrainTimeout, c.Agent
+	s.Agent = c.Agent
 }
 
 // socketPath returns the path of a socket that systemd passed; "" if there is none.

@@ -73,7 +73,7 @@ func TestStart_Invalid(t *testing.T) {
 // facts of the previous process are used.
 func TestStart_LastGood(t *testing.T) {
 	newReloadTest(t, func(r *reloadTest) {
-		r.write("shim.yaml", reloadedShim+"mode: Observe\nautopath: {nodeCache: 169.254.20.10}\ndrainTimeout: 3s\n")
+		r.write("shim.yaml", reloadedShim+"mode: Observe\nautopath: {nodeCache: 169.254.20.10}\nlookupTimeout: 3s\n")
 		r.start()()
 		r.logged("configuration applied", "mode=Observe")
 		for _, name := range []string{"shim.yaml", "kubelet.yaml"} {
@@ -88,7 +88,7 @@ func TestStart_LastGood(t *testing.T) {
 
 		last, err := lastGood(filepath.Join(r.dir, "last-good-shim.yaml")).load()
 		if err != nil || last.Node.Name != "worker" || last.Autopath.NodeCache != "169.254.20.10" ||
-			config.Duration(last.DrainTimeout) != 3*time.Second {
+			config.Duration(last.LookupTimeout) != 3*time.Second {
 			t.Errorf("%+v, %v", last, err)
 		}
 		if e := last.Endpoints(); e != (Endpoints{Listen: "unix:///run/dnsconfigurer/shim.sock",

@@ -14,11 +14,9 @@ import (
 	"time"
 )
 
-// shimConfig lets calls in progress complete on a busy machine, within TimeoutStopSec= of the unit.
 const shimConfig = `apiVersion: dnsconfigurer.dev/v1alpha1
 kind: ShimConfiguration
 mode: Observe
-drainTimeout: 14s
 node:
   nodeName: node1
   clusterDNS: [10.96.0.10]

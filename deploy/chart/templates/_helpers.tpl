@@ -83,7 +83,7 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- $_ := set $config "autopathService" (printf "%s/%s-node-cache" (include "dnsconfigurer.namespace" .) (include "dnsconfigurer.fullname" .)) }}
 {{- end }}
 {{- if .Values.dns.snapshot.enabled }}
-{{- $_ := set $config "snapshot" (dict "path" "/var/lib/dnsconfigurer/dns.snapshot") }}
+{{- $_ := set $config "snapshot" "/var/lib/dnsconfigurer/dns.snapshot" }}
 {{- end }}
 apiVersion: dnsconfigurer.dev/v1alpha1
 kind: DNSConfiguration

@@ -68,7 +68,7 @@ func (c *scene) serves(s *server, state int) func() error {
 }
 
 // snapshotAt returns the field of a snapshot.
-func snapshotAt(file string) string { return fmt.Sprintf("snapshot: {path: %q}", file) }
+func snapshotAt(file string) string { return fmt.Sprintf("snapshot: %q", file) }
 
 // leave runs a server until it has written a snapshot of the present state, and returns
 // the file.

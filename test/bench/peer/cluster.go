@@ -106,7 +106,7 @@ func Ours(ctx context.Context, binary string, c Cluster) (*Process, error) {
 		return nil, err
 	}
 	config, err := c.configure("dns.yaml", v1alpha1.KindDNS, map[string]any{
-		"pods": c.PodMode, "ttl": cmp.Or(c.TTL, 5), "snapshot": map[string]any{"path": c.Snapshot}, "hostSuffixes": c.HostSuffixes,
+		"pods": c.PodMode, "ttl": cmp.Or(c.TTL, 5), "snapshot": c.Snapshot, "hostSuffixes": c.HostSuffixes,
 		"autopathNetworks": []string{"127.0.0.0/8"}, // of the node cache, which has no Service
 	})
 	if err != nil {
