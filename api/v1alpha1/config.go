@@ -69,7 +69,7 @@ type NodeConfiguration struct {
 	// KubeletConfigDir is the directory of the kubelet's flag --config-dir. Its files with the
 	// extension .conf override KubeletConfig, as in the kubelet. A relative path is resolved
 	// from the directory of this file. Empty: none.
-	KubeletConfigDir string `json:"kubeletConfigDir" relative:"true" fact:"kubelet-config-dir" arg:"DIR"`
+	KubeletConfigDir string `json:"kubeletConfigDir" relative:"true"`
 
 	// ClusterDNS lists the addresses of the cluster DNS. Absent: the kubelet's. An empty
 	// list: the node has none.
@@ -97,7 +97,7 @@ type NodeConfiguration struct {
 
 	// NodeIPs lists the addresses of the node, which are used if ResolvConf is "". Empty:
 	// unknown.
-	NodeIPs []string `json:"nodeIPs,omitempty" format:"ip" fact:"node-ip" arg:"IP,.."`
+	NodeIPs []string `json:"nodeIPs,omitempty" format:"ip"`
 
 	// NodeName is the name of the node at the API server. The shim and the agent require it,
 	// with and without a kubeconfig. Empty: unknown.

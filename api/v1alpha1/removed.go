@@ -30,8 +30,24 @@ var removedFlags = map[string]string{
 	"tls-cert": "tls.certFile", "tls-key": "tls.keyFile", "ttl": "ttl", "upstream-policy": "upstreamPolicy",
 }
 
-// FlagReplacement returns the field that replaces a flag of 0.1.0; "" if it is not one.
-func FlagReplacement(flag string) string { return removedFlags[flag] }
+// removedToolFlags has what replaces the flags of 0.1.0 of commands that are no servers.
+var removedToolFlags = map[string]string{
+	"config":       "install, uninstall, bypass and status read /etc/dnsconfigurer/shim.yaml",
+	"max-objects":  "it was removed: 50,000 objects of each kind are read",
+	"recursive":    "it was removed: name each directory with -f",
+	"strict":       "validate has it",
+	"textfile-dir": "it was removed: the directory is /var/lib/prometheus/node-exporter",
+	"verbose":      "--fail-on info and -o json print findings of severity info",
+}
+
+// FlagReplacement returns what replaces a flag of 0.1.0; "" if it is not one. Only commands with a
+// configuration file have replaced flags by fields.
+func FlagReplacement(flag string, hasFile bool) string {
+	if field := removedFlags[flag]; field != "" && hasFile {
+		return "set " + field + " in the file of --config"
+	}
+	return removedToolFlags[flag]
+}
 
 const (
 	bySuffix = "it was removed: the autopath domain is ap.k8s.io"

@@ -126,7 +126,9 @@ func (r kubeletCase) check(t *testing.T) {
 	if r.ResolvConfMode != "missing" {
 		write(t, host, []byte(r.HostResolvConf))
 	}
-	args := []string{"--kubelet-config", kubelet, "--cluster-domain", r.ClusterDomain, "--node-ip", strings.Join(r.NodeIPs, ",")}
+	config := writeFile(t, "shim.yaml", map[string]any{"apiVersion": v1alpha1.GroupVersion, "kind": v1alpha1.KindShim,
+		"node": map[string]any{"nodeIPs": r.NodeIPs}})
+	args := []string{"--kubelet-config", kubelet, "--cluster-domain", r.ClusterDomain, "--config", config}
 	if r.ResolvConfMode == "disabled" {
 		args = append(args, "--resolv-conf", "")
 	} else {

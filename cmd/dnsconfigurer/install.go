@@ -68,7 +68,6 @@ run the command again.`,
 	n.Register(cmd.Flags())
 	n.RegisterKubelet(cmd.Flags())
 	n.RegisterRestart(cmd.Flags())
-	n.RegisterMetrics(cmd.Flags())
 	n.RegisterDryRun(cmd.Flags())
 	return cmd
 }
@@ -108,7 +107,6 @@ func bypassOnCommand() *cobra.Command {
 		},
 	}
 	n.Register(cmd.Flags())
-	n.RegisterMetrics(cmd.Flags())
 	cmd.Flags().StringVar(&reason, "reason", "requested by a command",
 		"`TEXT` that the event on the node and \"dnsconfigurer status\" show")
 	return cmd
@@ -141,7 +139,6 @@ off already.`,
 		},
 	}
 	n.Register(cmd.Flags())
-	n.RegisterMetrics(cmd.Flags())
 	n.RegisterKubelet(cmd.Flags())
 	n.RegisterRestart(cmd.Flags())
 	return cmd

@@ -83,7 +83,7 @@ results differ. docs/debugging.md describes the libraries and the limits of the 
 func checkLookupInput(cmd *cobra.Command, live bool) error {
 	if live {
 		return usage.CheckUnset(cmd, "on a live cluster: leave it out, or set -f instead of --kubeconfig and --context",
-			"recursive", "strict", "complete")
+			"recursive", "complete")
 	}
 	return usage.CheckUnset(cmd, "on manifests: leave it out, or set --kubeconfig or --context instead of -f", "timeout")
 }

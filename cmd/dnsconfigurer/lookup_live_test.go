@@ -90,7 +90,6 @@ func TestLookup_Live(t *testing.T) {
 		{[]string{"-f", "web.yaml", "payments"}, exitUsage, "--kubeconfig and -f: set one of them"},
 		{[]string{"-R", "payments"}, exitUsage,
 			"--recursive has no effect on a live cluster: leave it out, or set -f instead of --kubeconfig and --context"},
-		{[]string{"--strict", "payments"}, exitUsage, "--strict has no effect on a live cluster"},
 		{[]string{"--timeout", "0s", "payments"}, exitUsage, "--timeout: must be positive"},
 		{[]string{"--pod", "/web-0", "payments"}, exitUsage, `namespace "" of the pod: want a DNS label such as shop`},
 		{[]string{"--pod", "../web-0", "payments"}, exitUsage, `namespace ".." of the pod: want a DNS label such as shop`},

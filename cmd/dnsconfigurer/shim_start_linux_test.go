@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/install"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 )
 
@@ -91,9 +93,13 @@ func TestShim_StartErrors(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			commands := []string{"shim --config " + file, "config check " + file, "install --dry-run --config " + file}
-			if tt.atStart {
-				commands = commands[:1]
+			commands := []string{"shim --config " + file}
+			if !tt.atStart {
+				commands = append(commands, "config check "+file)
+				n := install.Node{Root: "/", Config: file, KubeletUnit: "kubelet.service", DryRun: true}
+				if err := n.Install(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("install: %v, want %q", err, tt.want)
+				}
 			}
 			for _, command := range commands {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // ends a shim that starts

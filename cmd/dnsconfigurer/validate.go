@@ -149,16 +149,10 @@ Exit code 1 if the file, the resolv.conf or a manifest has errors.`,
 		Example: `  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml
   dnsconfigurer config check deploy/cluster-dns/config.yaml
   kubectl -n kube-system get configmap dnsconfigurer-dns -o yaml | dnsconfigurer config check -
-  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml -f deploy/ -R
+  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml -f deploy/
   dnsconfigurer config check /var/lib/kubelet/config.yaml -o json`,
 		Args: usage.OneArgument("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(o.Input.Paths) == 0 {
-				reason := "without manifests: leave it out, or set -f"
-				if err := usage.CheckUnset(cmd, reason, "recursive", "strict", "namespace"); err != nil {
-					return err
-				}
-			}
 			return exitError(o.Run(cmd.Context(), args[0], cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()))
 		},
 	}

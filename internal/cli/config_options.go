@@ -27,7 +27,8 @@ type CheckOptions struct {
 
 // Register adds the flags.
 func (o *CheckOptions) Register(flags *pflag.FlagSet) {
-	o.Input.Register(flags)
+	o.Input.RegisterPaths(flags)
+	o.Input.Namespace = "default"
 	usage.FormatFlag(flags, &o.Format,
 		"`FORMAT`: text or json (JSON Lines, one for each finding, then one for each changed pod)", "text", "json")
 	flags.BoolVar(&o.NoFiles, "no-files", false,
@@ -40,11 +41,6 @@ func (o *CheckOptions) Register(flags *pflag.FlagSet) {
 func (o *CheckOptions) Run(ctx context.Context, path string, stdin io.Reader, stdout, stderr io.Writer) (passed bool, err error) {
 	if path == "-" && slices.Contains(o.Input.Paths, "-") {
 		return false, usage.Errorf("FILE and -f are both standard input: name a file for one of them")
-	}
-	if len(o.Input.Paths) > 0 {
-		if err := o.Input.CheckNamespace(); err != nil {
-			return false, err
-		}
 	}
 	entries, others, err := read(ctx, path, stdin)
 	if path == "-" {

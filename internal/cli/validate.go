@@ -44,7 +44,8 @@ func (o *ValidateOptions) Register(flags *pflag.FlagSet) {
 		"lowest `SEVERITY` of a finding for exit code 1: error, warning or info", severities()...)
 	flags.StringSliceVar(&o.Ignore, "ignore", nil,
 		"`CODE` of findings to ignore; repeatable. The annotation "+admission.IgnoreAnnotation+" ignores them in one object")
-	flags.BoolVar(&o.Output.Verbose, "verbose", false, "also print findings of severity info; JSON always has them")
+	flags.BoolVar(&o.Input.Strict, "strict", false,
+		"report every unknown field as an error, not only those that resemble a DNS field")
 }
 
 // Check validates the options.
@@ -65,6 +66,7 @@ func (o *ValidateOptions) Check() error {
 // error is about writing.
 func (o *ValidateOptions) Run(ctx context.Context, rules *admission.Rules, node string,
 	stdin io.Reader, stderr io.Writer) (passed bool, err error) {
+	o.Output.Verbose = o.FailOn == string(policy.SeverityInfo)
 	in, readErr := readInput(ctx, o.Input, stdin)
 	WriteNotes(stderr, in.Manifest)
 	WriteError(stderr, in.noteCodes())

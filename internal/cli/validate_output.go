@@ -33,7 +33,7 @@ type Validation struct {
 	Stdout  io.Writer
 	Format  string // one of ValidateFormats
 	Color   bool   // of the format text
-	Verbose bool   // also write findings of severity info; JSON always has them
+	Verbose bool   // also write findings of severity info, as JSON does
 	Version string // of this program, in SARIF
 
 	results []sarifResult

@@ -28,6 +28,10 @@ import (
 // seconds.
 const checkTimeout = 30 * time.Second
 
+// metricsDirectory is the directory of the node exporter's text files on the node, as in Debian. The metric
+// of the bypass is not written if it does not exist.
+const metricsDirectory = "/var/lib/prometheus/node-exporter"
+
 // stateDirectory is the directory of the shim's state on the node.
 const stateDirectory = "/var/lib/dnsconfigurer"
 
@@ -37,7 +41,6 @@ type Node struct {
 	Root           string // directory of the node's file system; systemd is only used with /
 	Config         string // path of the ShimConfiguration on the node
 	KubeletUnit    string
-	Metrics        string // directory of the node exporter's text files on the node; "": none
 	RestartKubelet bool
 	DryRun         bool // Install and Uninstall only write the changes of files
 }
@@ -45,7 +48,7 @@ type Node struct {
 // Register adds the flags of all commands of a node: where its files are.
 func (n *Node) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&n.Root, "root", "/", "`DIR` of the node's file system, such as a mounted image; systemd is only used with /")
-	flags.StringVar(&n.Config, "config", "/etc/dnsconfigurer/shim.yaml", "`FILE` with the ShimConfiguration")
+	n.Config = "/etc/dnsconfigurer/shim.yaml" // of the shim's unit
 }
 
 // RegisterKubelet adds the flag of commands that read the configuration of the kubelet.
@@ -56,12 +59,6 @@ func (n *Node) RegisterKubelet(flags *pflag.FlagSet) {
 // RegisterRestart adds the flag of commands after which the kubelet must be restarted.
 func (n *Node) RegisterRestart(flags *pflag.FlagSet) {
 	flags.BoolVar(&n.RestartKubelet, "restart-kubelet", false, "restart the kubelet; running pods are not affected")
-}
-
-// RegisterMetrics adds the flag of commands that begin or end a bypass.
-func (n *Node) RegisterMetrics(flags *pflag.FlagSet) {
-	flags.StringVar(&n.Metrics, "textfile-dir", "/var/lib/prometheus/node-exporter",
-		"`DIR` of the text files of the node exporter, for the metric dnsconfigurer_bypass_active; not written if DIR does not exist")
 }
 
 // RegisterDryRun adds the flag of commands that change the configuration of the kubelet.
@@ -109,12 +106,10 @@ func (n *Node) bypass(e shim.Endpoints) (*bypass.Bypass, error) {
 	socket := config.SocketPath(e.Listen)
 	dir, err1 := Root(n.Root).Path(filepath.Dir(socket)) // a bypass makes the socket itself a link
 	state, err2 := n.StatePath()
-	b := &bypass.Bypass{Socket: filepath.Join(dir, filepath.Base(socket)), Runtime: config.SocketPath(e.Runtime), State: state}
-	var err3 error
-	if n.Metrics != "" {
-		b.Metrics, err3 = Root(n.Root).Path(n.Metrics)
-	}
-	return b, errors.Join(err1, err2, err3)
+	metrics, err3 := Root(n.Root).Path(metricsDirectory)
+	return &bypass.Bypass{
+		Socket: filepath.Join(dir, filepath.Base(socket)), Runtime: config.SocketPath(e.Runtime), State: state, Metrics: metrics,
+	}, errors.Join(err1, err2, err3)
 }
 
 func (n *Node) bypassSwitch() (*Switch, error) {

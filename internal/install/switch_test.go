@@ -113,21 +113,21 @@ func TestSwitch_OnFails(t *testing.T) {
 func TestNode_Links(t *testing.T) {
 	outside := t.TempDir()
 	root := node{
-		"/etc/dnsconfigurer":      "-> " + outside,
-		outside + "/shim.yaml":    "listen: unix:///socket/shim.sock\n",
-		"/socket":                 "-> " + outside,
-		"/var/lib/dnsconfigurer":  "-> " + outside,
-		"/var/lib/prometheus":     "-> " + outside,
-		outside + "/metrics/keep": "",
+		"/etc/dnsconfigurer":            "-> " + outside,
+		outside + "/shim.yaml":          "listen: unix:///socket/shim.sock\n",
+		"/socket":                       "-> " + outside,
+		"/var/lib/dnsconfigurer":        "-> " + outside,
+		"/var/lib/prometheus":           "-> " + outside,
+		outside + "/node-exporter/keep": "",
 	}.write(t)
-	n := install.Node{Root: string(root), Config: "/etc/dnsconfigurer/shim.yaml", Metrics: "/var/lib/prometheus/metrics"}
+	n := install.Node{Root: string(root), Config: "/etc/dnsconfigurer/shim.yaml"}
 	if began, err := n.StartBypass(t.Context(), "maintenance"); err != nil || !began {
 		t.Fatalf("began %v, %v", began, err)
 	}
 	if files, err := os.ReadDir(outside); err != nil || len(files) > 0 {
 		t.Errorf("files of this machine were written: %v, %v", files, err)
 	}
-	for _, name := range []string{"shim.sock", "bypass.json", "metrics/dnsconfigurer.prom"} {
+	for _, name := range []string{"shim.sock", "bypass.json", "node-exporter/dnsconfigurer.prom"} {
 		if _, ok := read(t, root)[filepath.Join(outside, name)]; !ok {
 			t.Errorf("%s is not on the image: %v", name, read(t, root))
 		}

@@ -194,7 +194,7 @@ func NoteUnknown(fields []UnknownField) error {
 	return &InputError{
 		Location: Location{File: file},
 		Err:      fmt.Errorf("%s in %s ignored", plural(len(fields), "unknown field"), plural(len(objects), "object")),
-		Hint:     "--strict lists them as errors",
+		Hint:     "validate --strict lists them as errors",
 	}
 }
 

@@ -124,10 +124,8 @@ func DescribeFlagError(cmd *cobra.Command, err error) error {
 		}
 	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		if cmd.Flags().Lookup("config") != nil {
-			if field := v1alpha1.FlagReplacement(unknown.GetSpecifiedName()); field != "" {
-				return fmt.Errorf("%w: set %s in the file of --config", err, field)
-			}
+		if by := v1alpha1.FlagReplacement(unknown.GetSpecifiedName(), cmd.Flags().Lookup("config") != nil); by != "" {
+			return fmt.Errorf("%w: %s", err, by)
 		}
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })

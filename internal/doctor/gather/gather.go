@@ -173,7 +173,7 @@ func (r *reader) list(ctx context.Context, q request) {
 			return
 		}
 		if p.read >= r.config.MaxObjects {
-			r.unread(q.kind, fmt.Sprintf("the cluster has more than %d %s: set --max-objects", r.config.MaxObjects, q.kind))
+			r.unread(q.kind, fmt.Sprintf("the cluster has more than %d %s: set --namespace", r.config.MaxObjects, q.kind))
 			return
 		}
 	}

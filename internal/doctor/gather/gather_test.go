@@ -319,7 +319,7 @@ func TestOptions_Parse(t *testing.T) {
 		`--pod "../web": want NAMESPACE/NAME`:                               func(o *Options) { o.Pod = "../web" },
 		`--cluster-domain: "foo bar": want a domain such as`:                func(o *Options) { o.ClusterDomain = "foo bar" },
 		"--ephemeral-container: needs --pod":                                func(o *Options) { o.Pod, o.Image = "", "dnsconfigurer:v1" },
-		"--timeout and --max-objects: must be positive":                     func(o *Options) { o.Timeout = 0 },
+		"--timeout: must be positive":                                       func(o *Options) { o.Timeout = 0 },
 	} {
 		o := valid
 		change(&o)

@@ -54,8 +54,10 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 			"it cannot be removed: it stays in the pod until the pod ends; needs the permission pods/ephemeralcontainers")
 	flags.DurationVar(&o.Timeout, "timeout", time.Minute,
 		"time limit, a `DURATION`: a check without its data by then is printed as not checked")
-	flags.IntVar(&o.MaxObjects, "max-objects", 50_000, "largest `NUMBER` of objects of each kind to read")
 }
+
+// maxObjects is the largest number of objects of each kind to read.
+const maxObjects = 50_000
 
 // Parse validates the options, and returns the Config without its API.
 func (o *Options) Parse() (Config, error) {
@@ -81,9 +83,10 @@ func (o *Options) Parse() (Config, error) {
 	if c.Image != "" && o.Pod == "" {
 		return c, usage.Errorf("--ephemeral-container: needs --pod, the pod to which it is added")
 	}
-	if c.Timeout <= 0 || c.MaxObjects <= 0 {
-		return c, usage.Errorf("--timeout and --max-objects: must be positive")
+	if c.Timeout <= 0 {
+		return c, usage.Errorf("--timeout: must be positive")
 	}
+	c.MaxObjects = maxObjects
 	return c, nil
 }
 
