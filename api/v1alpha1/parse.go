@@ -90,12 +90,7 @@ func Decode(data []byte, into any) error {
 	problems := document.DecodeStrict(js, into)
 	meta, kind := c.FieldByName("TypeMeta").Interface().(TypeMeta), c.Type().Name()
 	for i, problem := range problems {
-		var unknown interface{ FieldPath() string }
-		if errors.As(problem, &unknown) {
-			if by := Replacement(unknown.FieldPath()); by != "" {
-				problems[i] = fmt.Errorf("%w: %s", problem, by)
-			}
-		}
+		problems[i] = withReplacement(problem)
 	}
 	if t, ok := errors.AsType[*document.TypeError](errors.Join(problems...)); ok && t.Field == "" {
 		return t // the document is not a mapping: it has no fields
@@ -111,6 +106,18 @@ func Decode(data []byte, into any) error {
 		problems = append(problems, wrongKind("", kind))
 	}
 	return errors.Join(problems...)
+}
+
+// withReplacement adds to the error about a field of 0.1.0 what replaces it.
+func withReplacement(problem error) error {
+	var unknown interface{ FieldPath() string }
+	if errors.As(problem, &unknown) && Replacement(unknown.FieldPath()) != "" {
+		return fmt.Errorf("%w: %s", problem, Replacement(unknown.FieldPath()))
+	}
+	if t, ok := errors.AsType[*document.TypeError](problem); ok && Replacement(t.Field) != "" {
+		t.Problem += ": " + Replacement(t.Field)
+	}
+	return problem
 }
 
 // wrongKind returns the error about a file of kind got where kind want is read.

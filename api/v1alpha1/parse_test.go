@@ -84,6 +84,7 @@ func TestParseShim_Invalid(t *testing.T) {
 func TestReplacement(t *testing.T) {
 	for text, want := range map[string]string{
 		"limits: {maxConcurrent: 5}\n": `unknown field "limits": maxQueries and maxMemory have replaced it`,
+		"snapshot: {path: /x}\n":       `snapshot: is a mapping, must be a string: it was a mapping with the path in snapshot.path`,
 		"ednsOption: 65313\n":          `unknown field "ednsOption": it was removed: the code of the option is 65313`,
 	} {
 		if _, err := v1alpha1.Parse[v1alpha1.DNSConfiguration]([]byte(dnsHead + text)); err == nil || err.Error() != want {

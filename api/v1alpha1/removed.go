@@ -8,6 +8,7 @@ var removed = map[string]string{
 	"limits":         "maxQueries and maxMemory have replaced it",
 	"localNames":     "privateReverse has replaced localNames.privateReverse; to forward special names, list their domain in stubDomains",
 	"autopathSuffix": bySuffix, "autopath.suffix": bySuffix,
+	"snapshot":   "it was a mapping with the path in snapshot.path",
 	"ednsOption": "it was removed: the code of the option is 65313",
 
 	"selfSigned": byTLS, "namespace": byTLS,
