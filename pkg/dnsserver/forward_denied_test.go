@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,13 +22,17 @@ import (
 // flippingUpstream replies "good", "NXDOMAIN", "NODATA", "SERVFAIL", or not at all. Answers have a TTL of
 // 10, and denials of 60. It has no AAAA records.
 type flippingUpstream struct {
-	mode    string
+	mode string
+
+	mu      sync.Mutex // an expansion asks for several names at a time
 	queries map[string]int
 }
 
 func (u *flippingUpstream) exchange(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
 	question := q.Question[0]
+	u.mu.Lock()
 	u.queries[question.Name]++
+	u.mu.Unlock()
 	m := new(dns.Msg).SetReply(q)
 	switch {
 	case u.mode == "silent":

@@ -214,7 +214,7 @@ func (s *served) startNodeCache(t *testing.T) {
 	}
 	s.cache = s.spawn(t, command, log)
 	err := poll(func() error {
-		if s.run(t, fmt.Sprintf(`{ grep -c '%s' "$DIR/%s" || true; }`, serves, log)) == "0" {
+		if s.run(t, fmt.Sprintf(`cat "$DIR/%[2]s" 2>/dev/null | { grep -c '%[1]s' || true; }`, serves, log)) == "0" {
 			return errors.New("the node cache does not serve")
 		}
 		return nil
