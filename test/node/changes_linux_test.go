@@ -146,7 +146,7 @@ func (n node) testStaleFacts(t *testing.T) {
 func (n node) restartShim(t *testing.T, facts string) {
 	t.Helper()
 	n.shim.stop(t, "TERM")
-	n.shim.configure(t, facts)
+	n.shim.configure(t, n.shim.configFile(), facts)
 	n.shim.start(t)
 	if err := poll(n.shim.ready); err != nil {
 		t.Fatal(err)

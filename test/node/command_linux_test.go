@@ -53,23 +53,25 @@ func newCommand(t *testing.T, m *machine, program string) *command {
 	c.http.Timeout = time.Minute
 	c.http.Transport = &http.Transport{DialContext: m.dial}
 	t.Cleanup(c.http.CloseIdleConnections)
-	c.configure(t, kubeletFacts)
+	c.configure(t, c.configFile(), kubeletFacts)
+	c.configure(t, c.renderFile(), kubeletFacts)
 	return c
 }
 
 // kubeletFacts are the node facts of the configuration file.
 const kubeletFacts = "kubeletConfig: kubelet.yaml"
 
-// configure writes the configuration file with these fields of node.
-func (c *command) configure(t *testing.T, facts string) {
+// configure writes a configuration file with these fields of node.
+func (c *command) configure(t *testing.T, file, facts string) {
 	t.Helper()
 	text := strings.NewReplacer("DIR", c.dir, kubeletFacts, facts).Replace(shimConfiguration)
-	if err := os.WriteFile(c.configFile(), []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (c *command) configFile() string { return filepath.Join(c.dir, "shim.yaml") }
+func (c *command) renderFile() string { return filepath.Join(c.dir, "render.yaml") } // has the kubelet's facts
 func (c *command) socket() string     { return filepath.Join(c.dir, "shim.sock") }
 
 // start starts the shim and returns when it is alive.
@@ -138,7 +140,7 @@ func (c *command) lineAbout(t *testing.T, pod string) string {
 func (c *command) render(t *testing.T, pod *corev1.Pod) (dns resolvconf.Config, hostname string) {
 	t.Helper()
 	var problems bytes.Buffer
-	render := exec.Command(c.program, "render", "--config", c.configFile(), "-o", "json", "-f", "-")
+	render := exec.Command(c.program, "render", "--config", c.renderFile(), "-o", "json", "-f", "-")
 	render.Stdin, render.Stderr = bytes.NewReader(manifestText(t, pod)), &problems
 	out, err := render.Output()
 	if err != nil {
