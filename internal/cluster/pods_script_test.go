@@ -9,13 +9,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/tools/txtar"
@@ -48,48 +45,19 @@ type podScript struct {
 
 // TestPods_Scripts runs the scripts of testdata/pods, with streaming lists and without.
 func TestPods_Scripts(t *testing.T) {
-	paths, err := filepath.Glob("testdata/pods/*.txtar")
-	if err != nil || len(paths) == 0 {
-		t.Fatal("no scripts: ", err)
-	}
-	for _, path := range paths {
-		archive, err := txtar.ParseFile(path)
-		if err != nil {
-			t.Fatal(err)
+	cluster.RunScripts(t, "testdata/pods", func(t *testing.T, archive *txtar.Archive, streaming bool) {
+		s := &podScript{T: t, server: newAPIServer(t)}
+		if !streaming {
+			s.server.DisableStreamingLists()
 		}
-		for _, streaming := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, streaming lists %t", filepath.Base(path), streaming), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { runPodScript(t, archive, streaming) })
-			})
+		if archive.Files[0].Name == "unsynced" {
+			s.server.setFaults(nil, kubeapi.Stall)
 		}
-		if *cluster.Update {
-			if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-}
-
-func runPodScript(t *testing.T, archive *txtar.Archive, streaming bool) {
-	s := &podScript{T: t, server: newAPIServer(t)}
-	if !streaming {
-		s.server.DisableStreamingLists()
-	}
-	if archive.Files[0].Name == "unsynced" {
-		s.server.setFaults(nil, kubeapi.Stall)
-	}
-	p, stop := start(t, cluster.PodsConfig{Client: s.server.local(), Logger: slog.New(slog.NewTextHandler(&s.log, nil))})
-	defer stop()
-	s.pods = p
-	for i := range archive.Files {
-		f := &archive.Files[i]
-		synctest.Wait()
-		got := s.step(f.Name)
-		if !*cluster.Update && got != string(f.Data) {
-			t.Errorf("%s\n got: %swant: %s", f.Name, got, f.Data)
-		}
-		f.Data = []byte(got)
-	}
+		p, stop := start(t, cluster.PodsConfig{Client: s.server.local(), Logger: slog.New(slog.NewTextHandler(&s.log, nil))})
+		defer stop()
+		s.pods = p
+		cluster.PlayScript(t, archive, s.step)
+	})
 }
 
 // step does a step and returns its result.

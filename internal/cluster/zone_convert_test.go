@@ -4,7 +4,6 @@
 package cluster
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"reflect"
@@ -29,9 +28,6 @@ func parse[T any](t testing.TB, text string) *T {
 	}
 	return &o
 }
-
-// Update is the flag of the tests of both packages in this directory.
-var Update = flag.Bool("update", false, "rewrite the results in testdata: read the diff before committing it")
 
 // TestConvert compares the objects of testdata/convert.txtar with what a zone gets of them.
 func TestConvert(t *testing.T) {

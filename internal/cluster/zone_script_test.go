@@ -5,13 +5,11 @@ package cluster
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/tools/txtar"
@@ -39,41 +37,14 @@ type zoneScript struct {
 
 // TestSyncer_Scripts runs the scripts of testdata/syncer, with streaming lists and without.
 func TestSyncer_Scripts(t *testing.T) {
-	paths, err := filepath.Glob("testdata/syncer/*.txtar")
-	if err != nil || len(paths) == 0 {
-		t.Fatal("no scripts: ", err)
-	}
-	for _, path := range paths {
-		archive, err := txtar.ParseFile(path)
-		if err != nil {
-			t.Fatal(err)
+	RunScripts(t, "testdata/syncer", func(t *testing.T, archive *txtar.Archive, streaming bool) {
+		s := &zoneScript{T: t, server: newAPIServer(t, cluster()...), held: map[string]func(){},
+			file: filepath.Join(t.TempDir(), "zone")}
+		if !streaming {
+			s.server.DisableStreamingLists()
 		}
-		for _, streaming := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, streaming lists %t", filepath.Base(path), streaming), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := &zoneScript{T: t, server: newAPIServer(t, cluster()...), held: map[string]func(){},
-						file: filepath.Join(t.TempDir(), "zone")}
-					if !streaming {
-						s.server.DisableStreamingLists()
-					}
-					for i := range archive.Files {
-						f := &archive.Files[i]
-						got := s.step(f.Name)
-						synctest.Wait()
-						if !*Update && got != string(f.Data) {
-							t.Errorf("%s\n got: %swant: %s", f.Name, got, f.Data)
-						}
-						f.Data = []byte(got)
-					}
-				})
-			})
-		}
-		if *Update {
-			if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+		PlayScript(t, archive, s.step)
+	})
 }
 
 // step does a step and returns its result.
