@@ -30,7 +30,8 @@ func Kinds() []string { return []string{KindShim, KindAgent, KindDNS, KindNodeCa
 //	flag     of the servers that overrides the field; arg is its value
 //	fact     the flag of render, validate and lookup
 //
-// An embedded struct can have others for its fields: "defaults", such as "listen=:53", and "restarts".
+// A struct can have others for its fields: "defaults", such as "listen=:53", "restarts", a field with
+// "restart", and "flags": "none" of them has a flag.
 
 // TypeMeta is the type of a configuration file. Both fields are required.
 type TypeMeta struct {

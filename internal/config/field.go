@@ -15,13 +15,13 @@ import (
 
 // A field is one setting of a configuration type: a field of api/v1alpha1 with its tags.
 type field struct {
-	path    string // in the file, such as "snapshot.path"
+	path    string // in the file, such as "node.resolvConf"
 	index   []int  // for reflect.Value.FieldByIndex
 	of      string // the type of its struct
 	tag     reflect.StructTag
 	preset  string // the default
 	restart bool
-	noFlag  bool
+	noFlag  bool // whatever the tag
 }
 
 // fieldsOf returns the fields of a type of api/v1alpha1, in the order of the file.
@@ -91,7 +91,7 @@ func setText(v reflect.Value, text string) (err error) {
 		var n int64
 		n, err = strconv.ParseInt(text, 10, 64)
 		v.SetInt(n)
-	case reflect.Uint16, reflect.Uint32:
+	case reflect.Uint32:
 		var n uint64
 		n, err = strconv.ParseUint(text, 10, v.Type().Bits())
 		v.SetUint(n)
@@ -126,7 +126,7 @@ func (f *field) check(v reflect.Value, p *Problems) {
 		}
 	case reflect.Int:
 		f.checkNumber(v.Int(), p)
-	case reflect.Uint16, reflect.Uint32:
+	case reflect.Uint32:
 		f.checkNumber(int64(v.Uint()), p)
 	}
 }

@@ -27,7 +27,6 @@ var formats = map[string]func(text, least, most string) (string, error){
 	"host":        checkHost,
 	"interface":   checkInterface,
 	"ip":          checkIP,
-	"label":       checkLabel,
 	"listen":      checkListen,
 	"memory":      checkMemory,
 	"network":     checkNetwork,
@@ -83,13 +82,6 @@ func checkInterface(text, _, _ string) (string, error) {
 func checkIP(text, _, _ string) (string, error) {
 	if _, ok := ParseAddr(text); !ok {
 		return text, fmt.Errorf("%q is not an IP address", text)
-	}
-	return text, nil
-}
-
-func checkLabel(text, _, _ string) (string, error) {
-	if fqdn.LabelProblems(text) != nil {
-		return text, fmt.Errorf("%q is not a DNS label", text)
 	}
 	return text, nil
 }
