@@ -483,3 +483,33 @@ func TestServeStream_QueriesLimited(t *testing.T) {
 		serving.Wait()
 	})
 }
+
+// TestServeStream_GreedyClient: one client with 40 connections of 64 slow queries each does not
+// stop the queries of another one over TCP.
+func TestServeStream_GreedyClient(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	s := startServer(t, smallCluster, Config{Upstream: func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
+		if strings.HasPrefix(q.Question[0].Name, "slow") {
+			<-release
+		}
+		return newReply(t, q, validAddr), nil
+	}})
+	var conns connections
+	defer func() { conns.close() }()
+	for i := range 40 {
+		c := s.dialFrom(t, netip.MustParseAddr("127.0.2.1"))
+		conns = append(conns, c)
+		var queries []byte
+		for j := range maxStreamQueries {
+			queries = append(queries, frame(mustPack(t, parseQuery(fmt.Sprintf("slow%d-%d.example. A", i, j), false)))...)
+		}
+		c.Write(queries)
+	}
+	poll.Until(t, "the queries of the client", func() bool { return s.streams.queries.inUse() == 40*maxStreamQueries })
+	for i := range 20 {
+		if got := addresses(s.exchange(t, "tcp", parseQuery(fmt.Sprintf("n%d.example. A", i), false))); got != validAddr {
+			t.Errorf("another client: got %s", got)
+		}
+	}
+}
