@@ -52,9 +52,6 @@ type origin struct {
 	item string // its path in a list, such as "items[2].", "" outside of lists
 }
 
-// File returns the name of the file.
-func (o origin) File() string { return o.file }
-
 // path converts a path in the object to a path in the document.
 func (o origin) path(field string) string { return strings.TrimSuffix(o.item+field, ".") }
 

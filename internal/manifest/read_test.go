@@ -58,7 +58,7 @@ func TestRead_FilesDirectoriesAndStdin(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if len(m.Others) != 1 || m.Others[0].File() != filepath.Join("dir", "c.yaml") {
+	if len(m.Others) != 1 || m.Others[0].At("").File != filepath.Join("dir", "c.yaml") {
 		t.Errorf("others: %+v", m.Others)
 	}
 }

@@ -37,17 +37,6 @@ const (
 	Observe Mode = "Observe"
 )
 
-// ParseMode returns the mode named s; "" is Generate.
-func ParseMode(s string) (Mode, error) {
-	switch m := Mode(s); m {
-	case "":
-		return Generate, nil
-	case Generate, Force, Observe:
-		return m, nil
-	}
-	return "", fmt.Errorf("mode %q: want %s, %s or %s", s, Generate, Force, Observe)
-}
-
 // SkipAnnotation, with the value "true", opts a pod out.
 const SkipAnnotation = "dnsconfigurer.dev/skip"
 
