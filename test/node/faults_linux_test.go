@@ -61,7 +61,7 @@ var faults = []fault{
 	{name: "the node cache is upgraded ten times", lossless: true, pause: upgrade, happens: upgradeNodeCache},
 }
 
-// corefile is NodeLocal DNSCache's, without the ports of health and metrics.
+// corefile is that of NodeLocal DNSCache without health, prometheus and loop, which no lookup depends on.
 const corefile = `cluster.local in-addr.arpa ip6.arpa {
   bind CACHE
   errors
