@@ -105,10 +105,14 @@ func Ours(ctx context.Context, binary string, c Cluster) (*Process, error) {
 	if err := os.WriteFile(kubeconfig, []byte(kubeapi.Kubeconfig(c.API)), 0o600); err != nil {
 		return nil, err
 	}
-	config, err := c.configure("dns.yaml", v1alpha1.KindDNS, map[string]any{
-		"pods": c.PodMode, "ttl": cmp.Or(c.TTL, 5), "snapshot": c.Snapshot, "hostSuffixes": c.HostSuffixes,
+	fields := map[string]any{
+		"pods": c.PodMode, "ttl": cmp.Or(c.TTL, 5), "hostSuffixes": c.HostSuffixes,
 		"autopathNetworks": []string{"127.0.0.0/8"}, // of the node cache, which has no Service
-	})
+	}
+	if c.Snapshot != "" { // was a mapping in 0.1.0, which measure can run too
+		fields["snapshot"] = c.Snapshot
+	}
+	config, err := c.configure("dns.yaml", v1alpha1.KindDNS, fields)
 	if err != nil {
 		return nil, err
 	}
