@@ -28,6 +28,14 @@ func NoTask(ctx context.Context) error {
 	return nil
 }
 
+// Sleep waits for d, or until ctx ends.
+func Sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
 // RunAll runs tasks until ctx ends or one of them fails, which ends the others. It returns
 // the first error when all have returned.
 func RunAll(ctx context.Context, tasks ...Task) error { return Group{Tasks: tasks}.Run(ctx) }

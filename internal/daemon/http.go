@@ -28,6 +28,7 @@ import (
 type HTTP struct {
 	Metrics *prometheus.Registry // it gets the metrics of the connections, too
 	Log     *slog.Logger         // of the server, that of its [Process] or of a [LogWriter]
+	Version string               // of the server
 
 	// Ready returns an error if the server is not ready. /readyz serves the details with an
 	// error, and with ?verbose.
@@ -56,23 +57,22 @@ func ListenHTTP(ctx context.Context, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// Serve serves until ctx ends, with a bounded number of connections. It closes l. Serve or KeepServing
-// must be called once.
+// Serve serves until ctx ends, with a bounded number of connections. It closes l. Serve or the task of
+// KeepServing must be called once.
 func (h HTTP) Serve(ctx context.Context, l net.Listener) error {
 	return h.serve(ctx, l, newHTTPMetrics(h.Metrics))
 }
 
 func (h HTTP) serve(ctx context.Context, l net.Listener, metrics httpMetrics) error {
-	building := make(chan struct{}, 1)
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", buildOne(building, promhttp.HandlerFor(h.Metrics, promhttp.HandlerOpts{})))
+	mux.Handle("GET /metrics", buildOne(promhttp.HandlerFor(h.Metrics, promhttp.HandlerOpts{})))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", h.serveReady)
 	started := time.Now()
-	mux.Handle("GET /{$}", buildOne(building, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		client, _ := netip.ParseAddrPort(r.RemoteAddr) // not a loopback address if it fails
 		h.writeState(w, started, client.Addr().Unmap().IsLoopback())
-	})))
+	})
 	server := &http.Server{
 		Handler: mux, MaxHeaderBytes: maxHeaderBytes,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: replyTimeout, IdleTimeout: idleTimeout,
@@ -85,11 +85,11 @@ func (h HTTP) serve(ctx context.Context, l net.Listener, metrics httpMetrics) er
 	return nil
 }
 
-// buildOne returns a handler of pages with metrics. Only the goroutine that has put an element into
-// building, whose capacity is one, builds a page. A page takes some milliseconds: many clients at once
-// would take all processors from the work of the server. TimeoutHandler keeps the page in memory, so
-// that a client that does not read it delays no other one.
-func buildOne(building chan struct{}, page http.Handler) http.Handler {
+// buildOne returns a handler that builds one page at a time. A page with metrics takes some milliseconds: many
+// clients at once would take all processors from the work of the server. TimeoutHandler keeps the page in
+// memory, so that a client that does not read it delays no other one.
+func buildOne(page http.Handler) http.Handler {
+	building := make(chan struct{}, 1)
 	return http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case building <- struct{}{}:
@@ -120,7 +120,7 @@ func (h HTTP) serveReady(w http.ResponseWriter, r *http.Request) {
 // servers: only local clients get them, such as curl on the node and kubectl port-forward.
 func (h HTTP) writeState(w io.Writer, started time.Time, local bool) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "dnsconfigurer %s, started %s\n", h.version(), started.UTC().Format(time.RFC3339))
+	fmt.Fprintf(&b, "dnsconfigurer %s, started %s\n", h.Version, started.UTC().Format(time.RFC3339))
 	details, err := h.Ready()
 	if err != nil {
 		fmt.Fprintf(&b, "not ready: %v\n", err)
@@ -152,43 +152,33 @@ func (h HTTP) writeState(w io.Writer, started time.Time, local bool) {
 	}, b.String())) // the client is gone if it fails
 }
 
-// version returns the version of the server, which is a label of its metrics.
-func (h HTTP) version() string {
-	families, _ := h.Metrics.Gather() // a metric that fails is not the version
-	for _, f := range families {
-		if f.GetName() == "dnsconfigurer_build_info" {
-			for _, l := range f.GetMetric()[0].GetLabel() {
-				if l.GetName() == "version" {
-					return l.GetValue()
-				}
-			}
-		}
+// KeepServing returns the task of servers that must not stop if metrics and health cannot be served. It serves
+// on the sockets that listen opens at addr, see [Keep]. Without an address it does nothing.
+func (h HTTP) KeepServing(addr string, listen func(ctx context.Context, addr string) (net.Listener, error)) Task {
+	if addr == "" {
+		return NoTask
 	}
-	return ""
+	return func(ctx context.Context) error {
+		metrics := newHTTPMetrics(h.Metrics)
+		return Keep(ctx, h.Log, "metrics and health not served, retrying", func() error {
+			l, err := listen(ctx, addr)
+			if err == nil {
+				err = h.serve(ctx, l, metrics)
+			}
+			return err
+		})
+	}
 }
 
-// httpRetry is the interval at which KeepServing retries.
-const httpRetry = 10 * time.Second
+// keepInterval is the interval at which Keep retries.
+const keepInterval = 10 * time.Second
 
-// KeepServing is Serve for servers that must not stop if metrics and health cannot be served.
-// It retries after an error, and logs each error once while it repeats.
-func (h HTTP) KeepServing(ctx context.Context, listen func(context.Context) (net.Listener, error)) error {
-	logged, metrics := "", newHTTPMetrics(h.Metrics)
-	for ctx.Err() == nil {
-		l, err := listen(ctx)
-		if err == nil {
-			err = h.serve(ctx, l, metrics)
-		}
-		if err == nil || ctx.Err() != nil {
-			return nil
-		}
-		if err.Error() != logged {
+// Keep calls serve again and again until ctx ends. It logs each error with message, once while it repeats.
+func Keep(ctx context.Context, log *slog.Logger, message string, serve func() error) error {
+	for logged := ""; ctx.Err() == nil; Sleep(ctx, keepInterval) {
+		if err := serve(); err != nil && ctx.Err() == nil && err.Error() != logged {
 			logged = err.Error()
-			h.Log.Error("metrics and health not served, retrying", "error", err, "interval", httpRetry)
-		}
-		select {
-		case <-time.After(httpRetry):
-		case <-ctx.Done():
+			log.Error(message, "error", err, "interval", keepInterval)
 		}
 	}
 	return nil
@@ -222,17 +212,16 @@ type httpMetrics struct {
 
 // newHTTPMetrics returns the metrics, registered with r.
 func newHTTPMetrics(r prometheus.Registerer) httpMetrics {
-	closed := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "dnsconfigurer_http_closed_total",
-		Help: "Connections for metrics and health that were closed for a new one, by limit: client (of one client) or all.",
-	}, []string{"limit"})
+	closed := NewCounterVec(r, "dnsconfigurer_http_closed_total",
+		"Connections for metrics and health that were closed for a new one, by limit: client (of one client) or all.",
+		"limit", "client", "all")
 	m := httpMetrics{
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "dnsconfigurer_http_connections", Help: "Open connections for metrics and health.",
 		}),
 		closedClient: closed.WithLabelValues("client"), closedAll: closed.WithLabelValues("all"),
 	}
-	r.MustRegister(m.connections, closed)
+	r.MustRegister(m.connections)
 	return m
 }
 

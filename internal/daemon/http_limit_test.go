@@ -223,7 +223,7 @@ func TestHTTP_OnePage(t *testing.T) {
 		go func() { ended <- h.Serve(ctx, pipes) }()
 		begin := time.Now()
 		var clients []net.Conn
-		for i, path := range []string{"/metrics", "/", "/metrics", "/"} {
+		for i, path := range []string{"/metrics", "/metrics", "/metrics", "/metrics"} {
 			c := pipes.connect(i, func() {})
 			fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
 			synctest.Wait() // it is the next one to be built
@@ -256,7 +256,7 @@ func TestHTTP_OnePage(t *testing.T) {
 func TestHTTP_State(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := HTTP{
-			Metrics: NewRegistry("v1.2.3"), Log: slog.New(recordProblems(slog.DiscardHandler)),
+			Metrics: prometheus.NewRegistry(), Version: "v1.2.3", Log: slog.New(recordProblems(slog.DiscardHandler)),
 			Ready: func() ([]string, error) { return []string{"namespaces: not synced"}, errors.New("no snapshot") },
 		}
 		started := time.Now()

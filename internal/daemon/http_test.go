@@ -35,8 +35,7 @@ func TestHTTP_PortInUse(t *testing.T) {
 	ended := make(chan error)
 	go func() {
 		h := daemon.HTTP{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(&log, nil))}
-		listen := func(ctx context.Context) (net.Listener, error) { return daemon.ListenHTTP(ctx, l.Addr().String()) }
-		ended <- h.KeepServing(ctx, listen)
+		ended <- h.KeepServing(l.Addr().String(), daemon.ListenHTTP)(ctx)
 	}()
 	for deadline := time.Now().Add(time.Minute); !strings.Contains(log.String(), "retrying"); {
 		select {
@@ -59,17 +58,17 @@ func TestHTTP_PortInUse(t *testing.T) {
 func TestHTTP_KeepServingEnds(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	opened := 0
-	listen := func(context.Context) (net.Listener, error) {
+	listen := func(context.Context, string) (net.Listener, error) {
 		opened++
 		stop()
 		return nil, errors.New("in use")
 	}
 	h := daemon.HTTP{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}
-	if err := h.KeepServing(ctx, listen); err != nil || opened != 1 {
+	if err := h.KeepServing(":0", listen)(ctx); err != nil || opened != 1 {
 		t.Errorf("opened %d times, want 1; %v", opened, err)
 	}
 	h.Metrics = prometheus.NewRegistry()
-	if err := h.KeepServing(ctx, listen); err != nil || opened != 1 {
+	if err := h.KeepServing(":0", listen)(ctx); err != nil || opened != 1 {
 		t.Errorf("opened %d times after the end, want 1; %v", opened, err)
 	}
 }

@@ -76,6 +76,17 @@ func SocketHint(err error, field string) error {
 	return fmt.Errorf("%w: %s", err, hint)
 }
 
+// NewCounterVec returns counters of a label, registered with r. They have a series for each of values: an alert
+// needs it before the first event. It panics if r has them already.
+func NewCounterVec[V ~string](r prometheus.Registerer, name, help, label string, values ...V) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+	for _, v := range values {
+		c.WithLabelValues(string(v))
+	}
+	r.MustRegister(c)
+	return c
+}
+
 // NewRegistry returns a registry with the metrics that every server has: its version, and the
 // collectors of the Go runtime and of the process.
 func NewRegistry(version string) *prometheus.Registry {

@@ -68,7 +68,7 @@ func RunClusterDNS(ctx context.Context, p Process[ClusterDNSConfig], c ClusterDN
 			sockets.Close()
 			return nil, err
 		}
-		http := daemon.HTTP{Metrics: registry, Log: p.Log, Ready: func() ([]string, error) {
+		http := daemon.HTTP{Metrics: registry, Log: p.Log, Version: p.Version, Ready: func() ([]string, error) {
 			if ctx.Err() != nil {
 				return nil, errors.New("the server is shutting down") // in its lameduck time
 			}

@@ -55,19 +55,14 @@ func RunNodeCache(ctx context.Context, p Process[NodeCacheConfig], c NodeCacheCo
 			sockets.Close()
 			return nil, err
 		}
-		group.Tasks = append(group.Tasks, guard.run, cluster.run)
-		if c.HTTP == "" {
-			return sockets, nil
-		}
-		http := daemon.HTTP{Metrics: registry, Log: p.Log, Ready: func() ([]string, error) {
+		http := daemon.HTTP{Metrics: registry, Log: p.Log, Version: p.Version, Ready: func() ([]string, error) {
 			details, err := guard.ready()
 			details = slices.Concat(addrs.omitted, details, clusterStatus(server.cluster()))
 			return details, errors.Join(err, cluster.ready())
 		}}
 		// The port is shared, too: like queries, probes get to the new instance. So it is closed at once
 		// when this one ends.
-		listen := func(ctx context.Context) (net.Listener, error) { return dnsserver.ListenSharedTCP(ctx, c.HTTP) }
-		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.KeepServing(ctx, listen) })
+		group.Tasks = append(group.Tasks, guard.run, cluster.run, http.KeepServing(c.HTTP, dnsserver.ListenSharedTCP))
 		return sockets, nil
 	}
 	return p.run(ctx, c, registry, role{server, open}, func(next NodeCacheConfig) forwarding { return next.Forward })
@@ -146,9 +141,7 @@ func checkTakeover(ctx context.Context, addrs []netip.AddrPort, cluster *cluster
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-time.After(takeoverRetry):
-		case <-ctx.Done():
+		if daemon.Sleep(ctx, takeoverRetry); ctx.Err() != nil {
 			return fmt.Errorf("not taking over %s: cluster DNS unreachable for %v: %w", addrs[i], takeoverTimeout, err)
 		}
 	}

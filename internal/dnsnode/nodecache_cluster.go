@@ -12,6 +12,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
@@ -45,19 +46,12 @@ func (c *clusterCheck) run(ctx context.Context) error {
 		}
 		c.last.Store(&err)
 		if err != nil {
-			pause(ctx, clusterRetry)
+			daemon.Sleep(ctx, clusterRetry)
 		} else {
-			pause(ctx, clusterInterval)
+			daemon.Sleep(ctx, clusterInterval)
 		}
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }
 
 // ready returns the error of the last query, or an error before the first one is complete.

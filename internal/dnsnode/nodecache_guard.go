@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodenet"
@@ -65,23 +66,17 @@ type problems map[netip.AddrPort]error
 // newGuard returns a guard for the addresses of a server. It does not check the wildcard
 // address, which is not one address.
 func newGuard(iface *nodenet.Interface, addrs []netip.AddrPort, register prometheus.Registerer, log *slog.Logger) *guard {
-	g := &guard{
+	return &guard{
 		iface: iface, log: log, dialer: &net.Dialer{}, changed: make(chan struct{}, 1), probeNow: make(chan struct{}, 1),
 		addrs: slices.DeleteFunc(slices.Clone(addrs), func(a netip.AddrPort) bool { return a.Addr().IsUnspecified() }),
-		restored: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dnsconfigurer_nodecache_restored_total",
-			Help: "Interfaces and addresses of the node cache that were missing and are restored, by kind.",
-		}, []string{"kind"}),
-		reachable: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		restored: daemon.NewCounterVec(register, "dnsconfigurer_nodecache_restored_total",
+			"Interfaces and addresses of the node cache that were missing and are restored, by kind.", "kind",
+			nodenet.KindInterface, nodenet.KindState, nodenet.KindAddress),
+		reachable: promauto.With(register).NewGaugeVec(prometheus.GaugeOpts{
 			Name: "dnsconfigurer_nodecache_reachable",
 			Help: "1 if queries to the address reached the node cache at the last check, 0 if not.",
 		}, []string{"address"}),
 	}
-	for _, kind := range []nodenet.Kind{nodenet.KindInterface, nodenet.KindState, nodenet.KindAddress} {
-		g.restored.WithLabelValues(string(kind))
-	}
-	register.MustRegister(g.restored, g.reachable)
-	return g
 }
 
 // installRules installs the rules for all addresses but those of the loopback, which proxies do
@@ -149,7 +144,7 @@ func (g *guard) watchInterface(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := g.iface.Watch(ctx, func() { notify(g.changed) }); err != nil {
 			g.log.Warn("cannot watch the interface, checking it periodically", "error", err, "interval", guardInterval)
-			pause(ctx, guardInterval)
+			daemon.Sleep(ctx, guardInterval)
 		}
 	}
 	return nil
@@ -160,7 +155,7 @@ func (g *guard) watchInterface(ctx context.Context) error {
 func (g *guard) maintainInterface(ctx context.Context) error {
 	for ctx.Err() == nil {
 		g.restore()
-		pause(ctx, guardPause)
+		daemon.Sleep(ctx, guardPause)
 		select {
 		case <-ctx.Done():
 		case <-g.changed:

@@ -15,7 +15,9 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodenet"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
@@ -46,19 +48,17 @@ type lease struct {
 }
 
 func newLease(service fqdn.Name, exchange dnsserver.Exchange, register prometheus.Registerer, log *slog.Logger) *lease {
-	l := &lease{
+	return &lease{
 		service: service, exchange: exchange, log: log,
-		lost: prometheus.NewCounter(prometheus.CounterOpts{
+		lost: promauto.With(register).NewCounter(prometheus.CounterOpts{
 			Name: "dnsconfigurer_nodecache_lease_lost_total",
 			Help: "Times that the node cache did not answer its own probes at an address for longer than the lease.",
 		}),
-		servers: prometheus.NewGauge(prometheus.GaugeOpts{
+		servers: promauto.With(register).NewGauge(prometheus.GaugeOpts{
 			Name: "dnsconfigurer_nodecache_fallback_servers",
 			Help: "Pods of the cluster DNS to which the kernel sends queries while the node cache does not answer.",
 		}),
 	}
-	register.MustRegister(l.lost, l.servers)
-	return l
 }
 
 // keep probes each address until ctx ends.
@@ -83,7 +83,7 @@ func (l *lease) keepAddress(ctx context.Context, addr netip.AddrPort, packet []b
 	for ctx.Err() == nil {
 		conn, err := nodenet.ProbeDialer().DialContext(ctx, "udp", addr.String())
 		if err != nil {
-			pause(ctx, leaseInterval)
+			daemon.Sleep(ctx, leaseInterval)
 			continue
 		}
 		// A socket serves for a minute: the address may have been away.
@@ -98,7 +98,7 @@ func (l *lease) keepAddress(ctx context.Context, addr netip.AddrPort, packet []b
 				}
 				last = now
 			}
-			pause(ctx, leaseInterval-time.Since(sent))
+			daemon.Sleep(ctx, leaseInterval-time.Since(sent))
 		}
 		conn.Close()
 	}
@@ -139,7 +139,7 @@ func (l *lease) followServers(ctx context.Context) error {
 		}
 		if err == nil {
 			failing = false
-			pause(ctx, clusterInterval)
+			daemon.Sleep(ctx, clusterInterval)
 			continue
 		}
 		if !failing && ctx.Err() == nil {
@@ -147,7 +147,7 @@ func (l *lease) followServers(ctx context.Context) error {
 				"service", l.service.String(), "error", err)
 		}
 		failing = true
-		pause(ctx, clusterRetry)
+		daemon.Sleep(ctx, clusterRetry)
 	}
 	return nil
 }

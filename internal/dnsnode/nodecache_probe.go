@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 )
 
 // probeZone contains the names of probes. No other server has them (RFC 6761 section 6.4).
@@ -65,10 +67,8 @@ func probe(ctx context.Context, dialer *net.Dialer, network string, addr netip.A
 		case err == nil:
 			return fmt.Errorf("queries to %s do not reach this process over %s: %w", addr, network, errOtherServer)
 		}
-		select {
-		case <-ctx.Done():
+		if daemon.Sleep(ctx, probePause); ctx.Err() != nil {
 			return fmt.Errorf("queries to %s do not reach this process over %s: no reply in %v: %w", addr, network, probeTimeout, err)
-		case <-time.After(probePause):
 		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 )
 
@@ -39,7 +40,7 @@ const (
 // repetition raises its count and replaces its message.
 type recorder struct {
 	client rest.Interface // nil: events are discarded
-	source corev1.EventSource
+	node   string
 	log    *slog.Logger
 	drops  *Drops
 
@@ -74,8 +75,8 @@ type sentEvent struct {
 
 // newRecorder returns a recorder that counts in drops. Without a client it discards all
 // events.
-func newRecorder(client rest.Interface, source corev1.EventSource, drops *Drops, log *slog.Logger) *recorder {
-	return &recorder{client: client, source: source, log: log, drops: drops, wake: make(chan struct{}, 1), sent: map[eventKey]sentEvent{}}
+func newRecorder(client rest.Interface, node string, drops *Drops, log *slog.Logger) *recorder {
+	return &recorder{client: client, node: node, log: log, drops: drops, wake: make(chan struct{}, 1), sent: map[eventKey]sentEvent{}}
 }
 
 // record queues an event about a pod or node. It never blocks: if the queue is full, the event is
@@ -88,18 +89,23 @@ func (r *recorder) record(object corev1.ObjectReference, kind, reason, message s
 		r.drops.add(r.log, dropInvalid, 1)
 		return
 	}
+	if !r.push(queuedEvent{Event: newEvent(r.node, object, kind, reason, message)}) {
+		r.drops.add(r.log, dropQueueFull, 1)
+	}
+}
+
+// newEvent returns an event that is sent from a node. That about a node is in the namespace default, like the
+// kubelet's.
+func newEvent(node string, object corev1.ObjectReference, kind, reason, message string) *corev1.Event {
+	const component = "dnsconfigurer"
 	now := metav1.Now()
-	e := &corev1.Event{
+	return &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: cmp.Or(object.Namespace, metav1.NamespaceDefault), // a node has none
-			Name:      eventName(object.Name, now.UnixNano()),
+			Namespace: cmp.Or(object.Namespace, metav1.NamespaceDefault), Name: eventName(object.Name, now.UnixNano()),
 		},
 		InvolvedObject: object, Type: kind, Reason: reason, Message: excerpt.Text(message, excerpt.MaxMessage),
-		Source: r.source, ReportingController: r.source.Component, ReportingInstance: r.source.Host,
+		Source: corev1.EventSource{Component: component, Host: node}, ReportingController: component, ReportingInstance: node,
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
-	}
-	if !r.push(queuedEvent{Event: e}) {
-		r.drops.add(r.log, dropQueueFull, 1)
 	}
 }
 
@@ -158,10 +164,7 @@ func (r *recorder) run(ctx context.Context) error {
 		// One event without a reply does not delay the others; an API server that replies to
 		// none gets a call every ten seconds.
 		if unanswered != nil && unanswered != e.Event {
-			select {
-			case <-time.After(retryPause):
-			case <-ctx.Done():
-			}
+			daemon.Sleep(ctx, retryPause)
 		}
 		unanswered = e.Event
 	}

@@ -7,10 +7,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -127,16 +125,9 @@ func nodeReference(node string) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)}
 }
 
-// SendNode sends an event about a node. Like the kubelet's, it is in the namespace default.
+// SendNode sends an event about a node.
 func SendNode(ctx context.Context, client rest.Interface, node, kind, reason, message string) error {
-	now := metav1.NewTime(time.Now())
-	e := &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: eventName(node, now.UnixNano())},
-		InvolvedObject: nodeReference(node),
-		Type:           kind, Reason: reason, Message: excerpt.Text(message, excerpt.MaxMessage),
-		Source: corev1.EventSource{Component: "dnsconfigurer", Host: node}, ReportingController: "dnsconfigurer", ReportingInstance: node,
-		FirstTimestamp: now, LastTimestamp: now, Count: 1,
-	}
+	e := newEvent(node, nodeReference(node), kind, reason, message)
 	if err := client.Post().Namespace(e.Namespace).Resource("events").Timeout(callTimeout).Body(e).Do(ctx).Error(); err != nil {
 		return fmt.Errorf("sending an event about the node: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -37,7 +38,7 @@ type Reporter struct {
 // NewReporter returns the reporter of a node, which counts in drops the events that it does
 // not send. Without a client there are no events. The log must not block.
 func NewReporter(client rest.Interface, node string, drops *Drops, log *slog.Logger) *Reporter {
-	return &Reporter{log, newRecorder(client, corev1.EventSource{Component: "dnsconfigurer", Host: node}, drops, log)}
+	return &Reporter{log, newRecorder(client, node, drops, log)}
 }
 
 // Run sends events until ctx ends, and a second longer those that wait.
@@ -80,7 +81,7 @@ func (r *Reporter) Report(p cri.Report) {
 // ReportHostFile records an event on the node: its resolv.conf is unusable, or usable again if
 // problem is "". It never blocks.
 func (r *Reporter) ReportHostFile(problem string) {
-	node := nodeReference(r.events.source.Host)
+	node := nodeReference(r.events.node)
 	switch {
 	case node.Name == "":
 	case problem == "":
@@ -158,18 +159,11 @@ type Drops struct {
 
 // NewDrops returns Drops whose metrics are registered with r.
 func NewDrops(r prometheus.Registerer) *Drops {
-	d := &Drops{
-		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dnsconfigurer_events_dropped_total",
-			Help: "Events that were not sent, by reason.",
-		}, []string{"reason"}),
+	return &Drops{
+		dropped: daemon.NewCounterVec(r, "dnsconfigurer_events_dropped_total", "Events that were not sent, by reason.",
+			"reason", dropQueueFull, dropRejected, dropNoReply, dropStopped, dropInvalid),
 		counts: map[dropReason]int{},
 	}
-	for _, reason := range []dropReason{dropQueueFull, dropRejected, dropNoReply, dropStopped, dropInvalid} {
-		d.dropped.WithLabelValues(string(reason)) // an alert needs the series before the first event
-	}
-	r.MustRegister(d.dropped)
-	return d
 }
 
 // add counts n events that were dropped for the same reason.

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
@@ -33,7 +35,7 @@ type Agent struct {
 
 	agent   *Applier
 	pods    *LookupMetrics
-	taints  *taintMetrics
+	taints  *prometheus.CounterVec
 	facts   atomic.Pointer[v1alpha1.NodeFacts] // nil: not known yet
 	lookups atomic.Pointer[Lookups]
 	relays  relays
@@ -49,7 +51,7 @@ func (s *Agent) Run(ctx context.Context, c AgentConfig) error {
 	s.Writer.Register(registry)
 	s.agent, s.pods = newApplier(newMetrics(registry), s.Log), NewLookupMetrics(registry, "dnsconfigurer_agent_")
 	s.agent.RegisterDrift(registry)
-	s.taints = newTaintMetrics(registry)
+	s.taints = newRemovals(registry)
 	s.relays.register(registry)
 	reloader := &daemon.Reloader[AgentConfig]{Source: s.Source, Signal: s.Reload, Log: s.Log, Apply: s.apply}
 	if err := reloader.Start(c, registry); err != nil {
@@ -63,26 +65,27 @@ func (s *Agent) Run(ctx context.Context, c AgentConfig) error {
 		Tasks: []daemon.Task{func(ctx context.Context) error { return s.serve(ctx, listener) }, s.agent.Run},
 		Last:  []daemon.Task{reloader.Run}, // events that are handled look pods up, and report
 	}
-	if c.HTTP != "" {
-		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) { return nil, s.relays.ready() }}
-		listen := func(ctx context.Context) (net.Listener, error) { return daemon.ListenHTTP(ctx, c.HTTP) }
-		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return http.KeepServing(ctx, listen) })
-	}
-	if path := *c.StatusSocket; path != "" {
-		status := StatusServer{
-			Status: s.status, Pods: s.agent.Pods, Refresh: s.agent.RefreshPods, Restore: s.agent.RestorePods,
-		}
-		listen := func() (net.Listener, error) {
-			l, err := cri.Listen(path)
-			if err != nil {
-				return nil, fmt.Errorf("statusSocket: %w", err)
-			}
-			return l, nil
-		}
-		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return status.KeepServing(ctx, listen, s.Log) })
+	http := daemon.HTTP{Metrics: registry, Log: s.Log, Version: s.Version,
+		Ready: func() ([]string, error) { return nil, s.relays.ready() }}
+	group.Tasks = append(group.Tasks, http.KeepServing(c.HTTP, daemon.ListenHTTP))
+	if *c.StatusSocket != "" {
+		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return s.keepServingStatus(ctx, *c.StatusSocket) })
 	}
 	s.Log.Info("serving", "listen", c.Listen)
 	return group.Run(ctx)
+}
+
+// keepServingStatus serves the status socket at path until ctx ends. The pods of the node matter more than the
+// commands: an error does not end the agent.
+func (s *Agent) keepServingStatus(ctx context.Context, path string) error {
+	server := StatusServer{Status: s.status, Pods: s.agent.Pods, Refresh: s.agent.RefreshPods, Restore: s.agent.RestorePods}
+	return daemon.Keep(ctx, s.Log, "status socket not served, retrying", func() error {
+		l, err := cri.Listen(path)
+		if err != nil {
+			return fmt.Errorf("statusSocket: %w", err)
+		}
+		return server.Serve(ctx, l)
+	})
 }
 
 // status describes the agent.
@@ -187,7 +190,7 @@ func (s *Agent) applyFacts(c AgentConfig, lookups *Lookups, source string, obser
 func (s *Agent) newRemover(c AgentConfig, lookups *Lookups) *taintRemover {
 	return &taintRemover{
 		Client: lookups.api, Node: c.Node.Name, Taint: c.Taint,
-		Ready: s.relays.isSynchronized, Metrics: s.taints, Log: s.Log,
+		Ready: s.relays.isSynchronized, Removals: s.taints, Log: s.Log,
 	}
 }
 

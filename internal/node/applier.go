@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
@@ -194,7 +195,7 @@ func (a *Applier) Handle(ctx context.Context, e podfile.Event) {
 	case podfile.Creating:
 		if s := a.add(ctx, e.Sandbox, nil); s != nil {
 			a.create(s, &e)
-			a.Metrics.observeCreate(time.Since(began))
+			a.Metrics.create.Observe(time.Since(began).Seconds())
 		}
 	case podfile.Running:
 		if a.isGone(e.Sandbox.ID, e.Path) { // since the relay has listed the sandboxes of the runtime
@@ -280,7 +281,7 @@ func (a *Applier) removeLocked(id string) {
 	}
 	delete(a.unannounced, id)
 	delete(a.recalled, id)
-	a.Metrics.setSandboxes(len(a.sandboxes))
+	a.Metrics.sandboxes.Set(float64(len(a.sandboxes)))
 }
 
 // add returns the sandbox, and starts the lookup of its pod if the sandbox is new: when synced is
@@ -309,7 +310,7 @@ func (a *Applier) add(ctx context.Context, e podfile.Sandbox, synced <-chan stru
 	s := &sandbox{Sandbox: e, cancel: cancel, memory: a.recalled[e.ID], err: errPending}
 	delete(a.recalled, e.ID)
 	a.sandboxes[e.ID] = s
-	a.Metrics.setSandboxes(len(a.sandboxes))
+	a.Metrics.sandboxes.Set(float64(len(a.sandboxes)))
 	a.runTask(s, func() {
 		if synced != nil {
 			select {
@@ -361,10 +362,7 @@ func (a *Applier) lookUp(ctx context.Context, s *sandbox) {
 		if err == nil || errors.Is(err, cri.ErrUnknownPod) {
 			return
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		daemon.Sleep(ctx, pause)
 	}
 }
 

@@ -4,10 +4,10 @@
 package node
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 )
@@ -23,38 +23,27 @@ type Metrics struct {
 
 // newMetrics returns metrics registered with r. It panics if r has them already.
 func newMetrics(r prometheus.Registerer) *Metrics {
-	m := &Metrics{
-		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dnsconfigurer_agent_decisions_total",
-			Help: "Decisions for sandboxes, by outcome.",
-		}, []string{"outcome"}),
-		create: prometheus.NewHistogram(prometheus.HistogramOpts{
+	outcomes := append(cri.Outcomes(), cri.Late, cri.ForeignFile, cri.PodChanged, cri.Unverified, cri.WriteFailed, cri.Restored)
+	metrics := promauto.With(r)
+	return &Metrics{
+		outcomes: daemon.NewCounterVec(r, "dnsconfigurer_agent_decisions_total", "Decisions for sandboxes, by outcome.",
+			"outcome", outcomes...),
+		create: metrics.NewHistogram(prometheus.HistogramOpts{
 			Name:    "dnsconfigurer_agent_create_seconds",
 			Help:    "Time that the agent adds to the creation of a container.",
 			Buckets: prometheus.ExponentialBuckets(0.00005, 4, 9), // 50 us to 3.3 s
 		}),
-		sandboxes: prometheus.NewGauge(prometheus.GaugeOpts{
+		sandboxes: metrics.NewGauge(prometheus.GaugeOpts{
 			Name: "dnsconfigurer_agent_sandboxes",
 			Help: "Sandboxes that relay and shim have announced.",
 		}),
-		refreshes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dnsconfigurer_agent_refreshes_total",
-			Help: "Files of running pods that were compared with a new decision, by result.",
-		}, []string{"result"}),
-		refreshed: prometheus.NewGauge(prometheus.GaugeOpts{
+		refreshes: daemon.NewCounterVec(r, "dnsconfigurer_agent_refreshes_total",
+			"Files of running pods that were compared with a new decision, by result.", "result", events.RefreshResults()...),
+		refreshed: metrics.NewGauge(prometheus.GaugeOpts{
 			Name: "dnsconfigurer_agent_last_refresh_timestamp_seconds",
 			Help: "Time of the last rewrite of a file of a running pod, 0 if there was none.",
 		}),
 	}
-	outcomes := append(cri.Outcomes(), cri.Late, cri.ForeignFile, cri.PodChanged, cri.Unverified, cri.WriteFailed, cri.Restored)
-	for _, o := range outcomes { // an alert needs the series before the first event
-		m.outcomes.WithLabelValues(string(o))
-	}
-	for _, result := range events.RefreshResults() {
-		m.refreshes.WithLabelValues(string(result))
-	}
-	r.MustRegister(m.outcomes, m.create, m.sandboxes, m.refreshes, m.refreshed)
-	return m
 }
 
 // RegisterDrift registers a gauge for each kind of drift.
@@ -71,9 +60,6 @@ func (a *Applier) RegisterDrift(r prometheus.Registerer) {
 func (m *Metrics) count(o cri.Outcome) {
 	m.outcomes.WithLabelValues(string(o)).Inc()
 }
-
-func (m *Metrics) observeCreate(took time.Duration) { m.create.Observe(took.Seconds()) }
-func (m *Metrics) setSandboxes(n int)               { m.sandboxes.Set(float64(n)) }
 
 func (m *Metrics) countRefresh(r events.RefreshResult) {
 	m.refreshes.WithLabelValues(string(r)).Inc()

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -51,67 +50,22 @@ func (s *StatusServer) Serve(ctx context.Context, l net.Listener) error {
 	mux.HandleFunc("GET /v1/pods", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, bound(s.Pods())) })
 	mux.HandleFunc("POST /v1/refresh", s.serveCommand(s.Refresh))
 	mux.HandleFunc("POST /v1/restore", s.serveCommand(s.Restore))
-	var connections sync.WaitGroup
 	server := &http.Server{
 		Handler: mux, MaxHeaderBytes: 8 << 10,
 		ReadTimeout: headerTimeout, WriteTimeout: replyTimeout, IdleTimeout: idleTimeout,
 		BaseContext: func(net.Listener) context.Context { return ctx }, // commands end with it
-		ConnState: func(_ net.Conn, state http.ConnState) {
-			switch state {
-			case http.StateNew:
-				connections.Add(1)
-			case http.StateClosed:
-				connections.Done()
-			}
-		},
 	}
-	l = netutil.LimitListener(l, maxConnections)
-	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
-	err := server.Serve(l)
-	shutdown(server, &connections)
-	if ctx.Err() == nil {
-		return fmt.Errorf("serving the status of pods: %w", err)
-	}
-	return nil
-}
-
-// shutdown lets connections complete their request for shutdownTimeout, after server.Serve has
-// returned. Server.Shutdown does not reply to a request that it reads later, such as that of the
-// last connection.
-func shutdown(server *http.Server, connections *sync.WaitGroup) {
-	server.SetKeepAlivesEnabled(false)
-	ended := make(chan struct{})
-	go func() {
-		connections.Wait()
-		close(ended)
-	}()
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(netutil.LimitListener(l, maxConnections)) }()
 	select {
-	case <-ended:
-	case <-time.After(shutdownTimeout):
+	case err := <-ended:
+		return fmt.Errorf("serving the status of pods: %w", err)
+	case <-ctx.Done():
 	}
-	_ = server.Close()
-}
-
-// retryInterval is the interval at which KeepServing retries.
-const retryInterval = 10 * time.Second
-
-// KeepServing serves on the listeners that listen returns until ctx ends. The pods of the node
-// matter more than the commands: an error is logged, and KeepServing retries.
-func (s *StatusServer) KeepServing(ctx context.Context, listen func() (net.Listener, error), log *slog.Logger) error {
-	logged := ""
-	for ctx.Err() == nil {
-		listener, err := listen()
-		if err == nil {
-			err = s.Serve(ctx, listener)
-		}
-		if err != nil && err.Error() != logged {
-			logged = err.Error()
-			log.Error("status socket not served, retrying", "error", err, "interval", retryInterval)
-		}
-		select {
-		case <-time.After(retryInterval):
-		case <-ctx.Done():
-		}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	if server.Shutdown(last) != nil {
+		_ = server.Close()
 	}
 	return nil
 }

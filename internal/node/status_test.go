@@ -4,7 +4,6 @@
 package node
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -119,60 +118,6 @@ func TestServer_Connections(t *testing.T) {
 		conn.Close()
 	}
 	if err := <-done; err != nil {
-		t.Error(err)
-	}
-}
-
-// lastListener accepts a connection at the moment at which it is closed.
-type lastListener struct {
-	net.Listener
-	accept func() (net.Conn, error)
-	close  func()
-}
-
-func (l *lastListener) Accept() (net.Conn, error) { return l.accept() }
-
-func (l *lastListener) Close() error {
-	l.close()
-	return l.Listener.Close()
-}
-
-// TestServer_LastConnection: a request on a connection that is accepted when the server ends is
-// completed before Serve returns, because the process ends then.
-func TestServer_LastConnection(t *testing.T) {
-	served, server := false, StatusServer{}
-	server.Status = func() v1alpha1.AgentStatus {
-		served = true
-		return v1alpha1.AgentStatus{}
-	}
-	unused, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, client := net.Pipe()
-	defer client.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	closed, closeListener := context.WithCancel(t.Context())
-	l := &lastListener{unused, func() (net.Conn, error) {
-		cancel()
-		<-closed.Done()
-		if conn == nil {
-			return nil, net.ErrClosed
-		}
-		c := conn
-		conn = nil
-		return c, nil
-	}, closeListener}
-	reply := make(chan error, 1)
-	go func() {
-		_, err := fmt.Fprint(client, "GET /v1/status HTTP/1.1\r\nHost: agent\r\n\r\n")
-		_, readErr := bufio.NewReader(client).ReadString('\n')
-		reply <- errors.Join(err, readErr)
-	}()
-	if err := server.Serve(ctx, l); err != nil || !served {
-		t.Errorf("served: %v, %v", served, err)
-	}
-	if err := <-reply; err != nil {
 		t.Error(err)
 	}
 }

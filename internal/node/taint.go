@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 )
 
@@ -34,12 +35,12 @@ const (
 
 // A taintRemover removes a taint from a node.
 type taintRemover struct {
-	Client  rest.Interface // of the core API, with the type Node
-	Node    string         // name
-	Taint   Taint
-	Ready   func() bool // reports whether pods may be scheduled; must not block
-	Metrics *taintMetrics
-	Log     *slog.Logger
+	Client   rest.Interface // of the core API, with the type Node
+	Node     string         // name
+	Taint    Taint
+	Ready    func() bool            // reports whether pods may be scheduled; must not block
+	Removals *prometheus.CounterVec // see newRemovals
+	Log      *slog.Logger
 
 	retry  time.Duration // the last pause after an error; 0: the last call had none
 	logged string        // the last error
@@ -49,10 +50,7 @@ type taintRemover struct {
 // it tries again, for ever.
 func (r *taintRemover) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		select {
-		case <-time.After(r.step(ctx)):
-		case <-ctx.Done():
-		}
+		daemon.Sleep(ctx, r.step(ctx))
 	}
 	return nil
 }
@@ -67,15 +65,15 @@ func (r *taintRemover) step(ctx context.Context) time.Duration {
 	case ctx.Err() != nil:
 		return 0
 	case err == nil && found:
-		r.Metrics.count(removed)
+		r.Removals.WithLabelValues(string(removed)).Inc()
 		r.Log.Info("startup taint removed", "node", r.Node, "taint", r.Taint.String())
 		r.send(ctx, corev1.EventTypeNormal, events.ReasonTaintRemoved,
 			fmt.Sprintf("the NRI relay is connected: the taint %s is removed", r.Taint))
 	case isConflict(err) && r.retry < lastTaintRetry: // no node changes at every attempt
-		r.Metrics.count(conflict)
+		r.Removals.WithLabelValues(string(conflict)).Inc()
 		r.Log.Debug("startup taint not removed, retrying", "node", r.Node, "error", err)
 	case err != nil:
-		r.Metrics.count(failed)
+		r.Removals.WithLabelValues(string(failed)).Inc()
 		r.report(ctx, err)
 	}
 	if err != nil {
@@ -158,23 +156,11 @@ const (
 	failed   result = "failed"   // tried again
 )
 
-// taintMetrics counts the work of a [taintRemover].
-type taintMetrics struct{ removals *prometheus.CounterVec }
-
-// newTaintMetrics returns metrics that are registered with r. It panics if r has them already.
-func newTaintMetrics(r prometheus.Registerer) *taintMetrics {
-	m := &taintMetrics{prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "dnsconfigurer_agent_startup_taint_removals_total",
-		Help: "Attempts to remove the startup taint from the node, by result.",
-	}, []string{"result"})}
-	for _, result := range []result{removed, conflict, failed} { // an alert needs the series before the first event
-		m.removals.WithLabelValues(string(result))
-	}
-	r.MustRegister(m.removals)
-	return m
+// newRemovals returns the counters of a [taintRemover], registered with r.
+func newRemovals(r prometheus.Registerer) *prometheus.CounterVec {
+	return daemon.NewCounterVec(r, "dnsconfigurer_agent_startup_taint_removals_total",
+		"Attempts to remove the startup taint from the node, by result.", "result", removed, conflict, failed)
 }
-
-func (m *taintMetrics) count(r result) { m.removals.WithLabelValues(string(r)).Inc() }
 
 // Taint is a taint of a node. A node has at most one of a key and an effect.
 type Taint struct{ Key, Value, Effect string }

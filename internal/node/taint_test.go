@@ -176,7 +176,7 @@ func start(t *testing.T, a *nodeAPI, ready *atomic.Bool) (*taintRemover, *logbuf
 	log := &logbuffer.Buffer{}
 	r := &taintRemover{
 		Client: c, Node: "node1", Taint: Taint{Key: startup.Key, Effect: string(startup.Effect)}, Ready: ready.Load,
-		Metrics: newTaintMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(log, nil)),
+		Removals: newRemovals(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(log, nil)),
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -209,7 +209,7 @@ func expectTaints(t *testing.T, a *nodeAPI, after time.Duration, want ...corev1.
 func expectCounts(t *testing.T, r *taintRemover, want map[result]float64) {
 	t.Helper()
 	for _, of := range []result{removed, conflict, failed} {
-		if got := testutil.ToFloat64(r.Metrics.removals.WithLabelValues(string(of))); got != want[of] {
+		if got := testutil.ToFloat64(r.Removals.WithLabelValues(string(of))); got != want[of] {
 			t.Errorf("%s: %v, want %v", of, got, want[of])
 		}
 	}

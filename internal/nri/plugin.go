@@ -131,7 +131,7 @@ func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox,
 	}
 	e := p.creating(pod, path)
 	_, result := p.link.Ask(ctx, e)
-	p.metrics.count(result)
+	p.metrics.containers.WithLabelValues(string(result)).Inc()
 	return nil, nil, nil
 }
 
@@ -212,7 +212,7 @@ func (p *plugin) replayLocked() []podfile.Event {
 // recoverPanic contains a panic: an error or a crash would fail the container.
 func (p *plugin) recoverPanic(method string) {
 	if r := recover(); r != nil {
-		p.metrics.countPanic()
+		p.metrics.panics.Inc()
 		p.log.Error("panic in a call of the container runtime", "method", method, "error", fmt.Sprint(r))
 	}
 }

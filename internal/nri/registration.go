@@ -11,6 +11,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 )
 
@@ -58,10 +59,7 @@ func (p *plugin) awaitStops(ctx context.Context, ask func(context.Context, podfi
 			logged = reason
 			p.log.Info("waiting to register with the container runtime", "reason", reason)
 		}
-		select {
-		case <-time.After(stopPause):
-		case <-ctx.Done():
-		}
+		daemon.Sleep(ctx, stopPause)
 	}
 }
 

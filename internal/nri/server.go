@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"path/filepath"
 	"time"
 
@@ -70,13 +69,8 @@ func (s *Server) Run(ctx context.Context) error {
 	s.plugin = &plugin{link: link, metrics: newMetrics(registry), log: s.Log,
 		configured: make(chan struct{}, 1), sandboxes: map[string]*sandbox{}}
 	link.Replay = s.plugin.sendAll
-	tasks := []daemon.Task{s.runPlugin, link.Run}
-	if s.HTTP != "" {
-		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) { return nil, s.ready() }}
-		listen := func(ctx context.Context) (net.Listener, error) { return daemon.ListenHTTP(ctx, s.HTTP) }
-		tasks = append(tasks, func(ctx context.Context) error { return http.KeepServing(ctx, listen) })
-	}
-	return daemon.RunAll(ctx, tasks...)
+	http := daemon.HTTP{Metrics: registry, Log: s.Log, Version: s.Version, Ready: func() ([]string, error) { return nil, s.ready() }}
+	return daemon.RunAll(ctx, s.runPlugin, link.Run, http.KeepServing(s.HTTP, daemon.ListenHTTP))
 }
 
 // ready returns nil if the runtime has announced its sandboxes and there is an agent.
@@ -111,10 +105,7 @@ func (s *Server) runPlugin(ctx context.Context) error {
 			logged = err.Error()
 			s.Log.Warn("not connected to the container runtime, retrying", "socket", s.Socket, "error", err)
 		}
-		select {
-		case <-time.After(reconnectPause):
-		case <-ctx.Done():
-		}
+		daemon.Sleep(ctx, reconnectPause)
 	}
 	return nil
 }
@@ -177,10 +168,8 @@ type metrics struct {
 
 func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
-		containers: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dnsconfigurer_nri_containers_total",
-			Help: "Containers about to be created, by whether the agent has replied in time.",
-		}, []string{"result"}),
+		containers: daemon.NewCounterVec(r, "dnsconfigurer_nri_containers_total",
+			"Containers about to be created, by whether the agent has replied in time.", "result", podfile.Results()...),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dnsconfigurer_nri_panics_total",
 			Help: "Panics in calls of the container runtime.",
@@ -190,15 +179,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Help: "1 while the relay waits for the end of stops, or for the agent, before it registers with the container runtime.",
 		}),
 	}
-	for _, v := range podfile.Results() {
-		m.containers.WithLabelValues(string(v)) // an alert needs the series before the first event
-	}
-	r.MustRegister(m.containers, m.panics, m.waiting)
+	r.MustRegister(m.panics, m.waiting)
 	return m
 }
-
-func (m *metrics) count(r podfile.Result) { m.containers.WithLabelValues(string(r)).Inc() }
-func (m *metrics) countPanic()            { m.panics.Inc() }
 
 func (m *metrics) setWaiting(waits bool) {
 	value := 0.0

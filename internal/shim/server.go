@@ -71,17 +71,14 @@ func (s *Server) Run(ctx context.Context) error {
 		},
 		Last: []daemon.Task{r.run}, // calls that are drained look pods up and report
 	}
-	if endpoints.HTTP != "" {
-		http := daemon.HTTP{Metrics: registry, Log: s.Log, Ready: func() ([]string, error) {
-			if ctx.Err() != nil {
-				return nil, errStopping
-			}
-			return problems.lines(), shim.Ready()
-		}}
-		listen := func(ctx context.Context) (net.Listener, error) { return daemon.ListenHTTP(ctx, endpoints.HTTP) }
-		// The calls that are drained count in the last scrape, too.
-		group.Last = append(group.Last, func(ctx context.Context) error { return http.KeepServing(ctx, listen) })
-	}
+	http := daemon.HTTP{Metrics: registry, Log: s.Log, Version: s.Version, Ready: func() ([]string, error) {
+		if ctx.Err() != nil {
+			return nil, errStopping
+		}
+		return problems.lines(), shim.Ready()
+	}}
+	// The calls that are drained count in the last scrape, too.
+	group.Last = append(group.Last, http.KeepServing(endpoints.HTTP, daemon.ListenHTTP))
 	s.Log.Info("serving", "listen", endpoints.Listen, "runtime", endpoints.Runtime)
 	return group.Run(ctx)
 }

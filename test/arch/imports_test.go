@@ -91,7 +91,7 @@ var imports = map[string][]string{
 		"github.com/spf13/pflag"},
 	"internal/manifest": {"std", "internal/kube", "internal/excerpt", "internal/usage", "pkg/fqdn",
 		"github.com/fsnotify/fsnotify", "github.com/spf13/pflag"},
-	"internal/events": {"std", "internal/excerpt", "pkg/cri", "pkg/policy", "pkg/resolvconf",
+	"internal/events": {"std", "internal/daemon", "internal/excerpt", "pkg/cri", "pkg/policy", "pkg/resolvconf",
 		"github.com/prometheus/client_golang/prometheus", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest"},
 
 	// The servers: what a command calls with its configuration.
@@ -104,6 +104,7 @@ var imports = map[string][]string{
 		"internal/events",
 		"internal/excerpt", "internal/podfile", "pkg/cri", "pkg/hostresolv", "pkg/policy", "pkg/resolvconf",
 		"golang.org/x/net/netutil", "github.com/prometheus/client_golang/prometheus",
+		"github.com/prometheus/client_golang/prometheus/promauto",
 		"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest"},
 	"internal/nri": {"std", "internal/daemon", "internal/podfile", "internal/usage",
 		"github.com/containerd/nri/pkg/api", "github.com/containerd/nri/pkg/stub",
@@ -113,7 +114,7 @@ var imports = map[string][]string{
 		"internal/excerpt", "internal/nodenet",
 		"pkg/dnsserver", "pkg/dnsserver/cache",
 		"pkg/dnsserver/upstream", "pkg/dnsserver/zone", "pkg/fqdn", "pkg/hostresolv", "github.com/miekg/dns", "k8s.io/api/...",
-		"github.com/prometheus/client_golang/prometheus"},
+		"github.com/prometheus/client_golang/prometheus", "github.com/prometheus/client_golang/prometheus/promauto"},
 	"internal/admission/manifests": {"std", "pkg/fqdn", "github.com/spf13/pflag", "go.yaml.in/yaml/v3"},
 	"internal/admission/policies": {"std", "internal/cluster", "internal/usage", "pkg/fqdn", "pkg/policy",
 		"github.com/spf13/pflag", "k8s.io/api/core/v1", "k8s.io/apimachinery/pkg/apis/meta/v1", "k8s.io/client-go/rest"},

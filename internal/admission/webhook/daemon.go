@@ -72,7 +72,8 @@ func (d *Daemon) Run(ctx context.Context, c DaemonConfig) error {
 			l.Close()
 			return err
 		}
-		http := daemon.HTTP{Metrics: registry, Log: d.Log, Ready: func() ([]string, error) { return nil, server.Ready() }}
+		http := daemon.HTTP{Metrics: registry, Log: d.Log, Version: d.Version,
+			Ready: func() ([]string, error) { return nil, server.Ready() }}
 		// Readiness is served until the last review.
 		group.Last = []daemon.Task{func(ctx context.Context) error { return http.Serve(ctx, health) }}
 	}
