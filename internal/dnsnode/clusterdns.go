@@ -175,8 +175,8 @@ func (n *names) warnReverse(ctx context.Context, log *slog.Logger) error {
 			return nil
 		}
 	}
-	now := n.zone.Snapshot()
+	services, endpoints := n.zone.Snapshot().Networks()
 	log.Warn("reverse names without an address of the cluster are forwarded: set reverseCIDRs to the networks of Services and pods",
-		"services", zone.Networks(now.ClusterIPs()), "endpoints", zone.Networks(now.EndpointAddrs()))
+		"services", services, "endpoints", endpoints)
 	return nil
 }

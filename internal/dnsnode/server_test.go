@@ -151,7 +151,8 @@ func newTestServer(t *testing.T, limits dnsserver.Limits) *server {
 // put caches a reply to a query for a name.
 func put(s *server, name string, generation cache.Generation) {
 	query := new(dns.Msg).SetQuestion(name, dns.TypeA)
-	question, _ := cache.NewQuestion(query, nil)
+	wire, _ := fqdn.ParseName(name)
+	question := cache.Question{Name: []byte(wire), Type: dns.TypeA, Class: dns.ClassINET}
 	s.cache.Put(question, new(dns.Msg).SetRcode(query, dns.RcodeServerFailure), time.Now(), cache.PutOptions{Generation: generation})
 }
 

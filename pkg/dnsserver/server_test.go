@@ -244,7 +244,7 @@ func TestHandle_NeverBlocks(t *testing.T) {
 	} {
 		packet := mustPack(t, tt.query)
 		current := cache.PutOptions{Generation: s.cache.Clear()}
-		key, _ := cache.NewQuestion(nxdomain, nil)
+		key := cache.Question{Name: []byte(mustName(t, "www.corp.example")), Type: dns.TypeA, Class: dns.ClassINET}
 		if _, cached := s.cache.Put(key, nxdomain, time.Now(), current); !cached {
 			t.Fatal("the NXDOMAIN is not cached")
 		}

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"syscall"
 	"time"
 )
 
@@ -25,7 +24,7 @@ type Sockets struct {
 // the same for both. If a socket cannot be opened, Listen opens none and returns an error that
 // names its address.
 func Listen(ctx context.Context, addrs []netip.AddrPort) (*Sockets, error) {
-	return listen(ctx, addrs, nil)
+	return listen(ctx, addrs, false)
 }
 
 // ListenShared is Listen for a server that takes over from another one with the same
@@ -34,54 +33,26 @@ func Listen(ctx context.Context, addrs []netip.AddrPort) (*Sockets, error) {
 // server drains and exits. At most two servers can share an address: among three it is
 // undefined which one receives. It works on Linux only.
 func ListenShared(ctx context.Context, addrs []netip.AddrPort) (*Sockets, error) {
-	s, err := listen(ctx, addrs, share)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.takeOver(); err != nil {
-		s.Close()
-		return nil, err
-	}
-	return s, nil
-}
-
-// takeOver takes over the addresses from another server. Its error names the address.
-func (s *Sockets) takeOver() error {
-	for i, addr := range s.Addrs() {
-		for _, c := range []syscall.Conn{s.udp[i], s.tcp[i]} {
-			if err := takeOver(c); err != nil {
-				return fmt.Errorf("listening on %s: %w", addr, err)
-			}
-		}
-	}
-	return nil
+	return listen(ctx, addrs, true)
 }
 
 // ListenSharedTCP opens a TCP socket as ListenShared does, for another service of a server that
 // takes over, such as its metrics.
 func ListenSharedTCP(ctx context.Context, addr string) (net.Listener, error) {
-	l, err := listenTCP(ctx, addr, share)
+	l, err := listenTCP(ctx, addr, true)
 	if err != nil {
 		return nil, err
-	}
-	if err := takeOver(l); err != nil {
-		l.Close()
-		return nil, fmt.Errorf("listening on %s: %w", addr, err)
 	}
 	return l, nil
 }
 
-// controlFunc is the type of the field Control of a [net.ListenConfig]: it sets the options of a
-// socket before the socket is bound.
-type controlFunc = func(network, address string, c syscall.RawConn) error
-
-func listen(ctx context.Context, addrs []netip.AddrPort, configure controlFunc) (*Sockets, error) {
+func listen(ctx context.Context, addrs []netip.AddrPort, shared bool) (*Sockets, error) {
 	if len(addrs) == 0 {
 		return nil, errors.New("no address to listen on")
 	}
 	s := &Sockets{}
 	for _, addr := range addrs {
-		if err := s.listen(ctx, addr, configure); err != nil {
+		if err := s.listen(ctx, addr, shared); err != nil {
 			s.Close()
 			return nil, fmt.Errorf("listening on %s: %w", addr, withoutCall(err))
 		}
@@ -104,13 +75,13 @@ func withoutCall(err error) error {
 // another process may use it for UDP.
 const portTries = 10
 
-func (s *Sockets) listen(ctx context.Context, addr netip.AddrPort, configure controlFunc) error {
+func (s *Sockets) listen(ctx context.Context, addr netip.AddrPort, shared bool) error {
 	for tries := 1; ; tries++ {
-		l, err := listenTCP(ctx, addr.String(), configure)
+		l, err := listenTCP(ctx, addr.String(), shared)
 		if err != nil {
 			return err
 		}
-		udp, err := listenUDP(ctx, netip.AddrPortFrom(addr.Addr(), l.Addr().(*net.TCPAddr).AddrPort().Port()), configure)
+		udp, err := listenUDP(ctx, netip.AddrPortFrom(addr.Addr(), l.Addr().(*net.TCPAddr).AddrPort().Port()), shared)
 		if err == nil {
 			s.tcp, s.udp = append(s.tcp, l), append(s.udp, udp)
 			return nil
@@ -122,14 +93,25 @@ func (s *Sockets) listen(ctx context.Context, addr netip.AddrPort, configure con
 	}
 }
 
-func listenTCP(ctx context.Context, addr string, configure controlFunc) (*net.TCPListener, error) {
-	config := net.ListenConfig{Control: configure}
+func listenTCP(ctx context.Context, addr string, shared bool) (*net.TCPListener, error) {
+	var config net.ListenConfig
 	config.SetMultipathTCP(false) // MPTCP sockets do not support the option of takeOver
-	l, err := config.Listen(ctx, "tcp", addr)
+	if shared {
+		config.Control = share
+	}
+	listener, err := config.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	return l.(*net.TCPListener), nil
+	l := listener.(*net.TCPListener)
+	if !shared {
+		return l, nil
+	}
+	if err := takeOver(l); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
 }
 
 // Addrs returns the addresses, in the order of Listen.

@@ -16,10 +16,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-var errNotShared = errors.New("sharing an address with another server: not supported on this system: use Linux")
-
-func listenUDP(ctx context.Context, addr netip.AddrPort, configure controlFunc) (*net.UDPConn, error) {
-	config := net.ListenConfig{Control: configure}
+func listenUDP(ctx context.Context, addr netip.AddrPort, shared bool) (*net.UDPConn, error) {
+	var config net.ListenConfig
+	if shared {
+		config.Control = share
+	}
 	c, err := config.ListenPacket(ctx, "udp", addr.String())
 	if err != nil {
 		return nil, err
@@ -29,9 +30,11 @@ func listenUDP(ctx context.Context, addr netip.AddrPort, configure controlFunc) 
 
 func limitBuffers(*net.TCPListener) {}
 
-func share(string, string, syscall.RawConn) error { return errNotShared }
+func share(string, string, syscall.RawConn) error {
+	return errors.New("sharing an address with another server: not supported on this system: use Linux")
+}
 
-func takeOver(syscall.Conn) error { return errNotShared }
+func takeOver(syscall.Conn) error { return nil }
 
 func socketDrops(*net.UDPConn) (uint32, error) { return 0, nil }
 

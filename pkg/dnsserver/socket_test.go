@@ -53,20 +53,6 @@ func TestListen_KernelPort(t *testing.T) {
 	}
 }
 
-// TestSockets_TakeOver: the error of a takeover names the address.
-func TestSockets_TakeOver(t *testing.T) {
-	sockets, err := Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := sockets.Addrs()[0]
-	sockets.Close() // makes the takeover fail
-	err = sockets.takeOver()
-	if want := fmt.Sprintf("listening on %s: ", at); err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("%v, want %s and the reason", err, want)
-	}
-}
-
 // TestReader_ReadErrors: errors of single packets cost no pause. A socket that fails again and
 // again is read ten times a second, and logged once a minute.
 func TestReader_ReadErrors(t *testing.T) {

@@ -179,7 +179,7 @@ func useCache(t *testing.T, c *cache.Cache, worker int, queries, replies []*dns.
 	random := rand.New(rand.NewPCG(1, uint64(worker)))
 	for step := range 2000 {
 		i := random.IntN(len(queries))
-		q, _ := cache.NewQuestion(queries[i], nil)
+		q := questionOf(t, queries[i])
 		switch {
 		case worker == 0 && step%500 == 499:
 			c.Clear()

@@ -40,7 +40,7 @@ type entry struct {
 	paths       []byte   // Question.Paths
 	questionEnd int      // offset in wire
 	addresses   run      // in ttls: the address records of the answer
-	bits        byte     // Question.bits
+	bits        byte     // as in key
 	kind        replyKind
 	cause       uint8 // of a failure
 	denied      bool  // the last known good answer: the servers deny the name since stored
@@ -279,3 +279,63 @@ func (s *scrubbed) smallestTTL() uint32 {
 
 // maxTTL is the largest TTL (RFC 2181 section 8). A larger one is capped (RFC 8767 section 4).
 const maxTTL = 1<<31 - 1
+
+// queue orders the entries by age and selects the one to evict, by SIEVE (Zhang et al.,
+// NSDI 2024). A hand moves from the oldest entry to the newest and starts over. Entries hit
+// since the hand last passed stay in place; the others are evicted. A hit moves nothing,
+// and a burst of names that are queried once does not evict popular ones.
+type queue struct {
+	newest, oldest *entry
+	hand           *entry // nil: at the oldest
+}
+
+// evictLocked evicts entries that are expired or were not hit, until one more of a size fits. An empty cache has
+// room for it.
+func (c *Cache) evictLocked(size int, now time.Time) {
+	for int(c.entries.Load()) >= c.cfg.MaxEntries || int(c.bytes.Load())+size > c.cfg.MaxBytes {
+		e := cmp.Or(c.queue.hand, c.queue.oldest)
+		if e.hits.Load() > 0 && now.Sub(e.stored) < e.retention {
+			e.hits.Store(0)
+			c.queue.hand = e.newer
+			continue
+		}
+		c.queue.hand = e
+		c.removeLocked(e)
+		c.unlinkLocked(e)
+		c.evictions.Add(1)
+	}
+}
+
+// addLocked adds e to the queue and the counters.
+func (c *Cache) addLocked(e *entry) {
+	q := &c.queue
+	if e.older = q.newest; e.older != nil {
+		e.older.newer = e
+	} else {
+		q.oldest = e
+	}
+	q.newest = e
+	c.entries.Add(1)
+	c.bytes.Add(int64(e.size()))
+}
+
+// removeLocked removes e from the queue and the counters; readers still find it.
+func (c *Cache) removeLocked(e *entry) {
+	q := &c.queue
+	if q.hand == e {
+		q.hand = e.newer
+	}
+	if e.older != nil {
+		e.older.newer = e.newer
+	} else {
+		q.oldest = e.newer
+	}
+	if e.newer != nil {
+		e.newer.older = e.older
+	} else {
+		q.newest = e.older
+	}
+	e.newer, e.older = nil, nil
+	c.entries.Add(-1)
+	c.bytes.Add(-int64(e.size()))
+}

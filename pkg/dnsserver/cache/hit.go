@@ -138,25 +138,6 @@ type Question struct {
 	Paths  []byte // the search list of an expansion in any form; empty for other queries
 }
 
-// NewQuestion returns the question of a query. It reports false unless there is exactly one
-// question, with a valid name.
-func NewQuestion(query *dns.Msg, paths []byte) (Question, bool) {
-	if len(query.Question) != 1 {
-		return Question{}, false
-	}
-	question := query.Question[0]
-	name := make([]byte, maxName)
-	n, err := dns.PackDomainName(question.Name, name, 0, nil, false)
-	if err != nil {
-		return Question{}, false
-	}
-	q := Question{Name: name[:n], Type: question.Qtype, Class: question.Qclass, CD: query.CheckingDisabled, Paths: paths}
-	if opt := query.IsEdns0(); opt != nil {
-		q.DO = opt.Do()
-	}
-	return q, true
-}
-
 // key is a Question in comparable form: the question section in lower case, with which
 // entries start, and the rest.
 type key struct {
@@ -179,18 +160,14 @@ func (q *Question) key(buf []byte) (key, bool) {
 	}
 	buf = binary.BigEndian.AppendUint16(buf, q.Type)
 	buf = binary.BigEndian.AppendUint16(buf, q.Class)
-	return key{question: buf, bits: q.bits(), paths: q.Paths}, true
-}
-
-func (q *Question) bits() byte {
-	var b byte
+	k := key{question: buf, paths: q.Paths}
 	if q.DO {
-		b |= 1
+		k.bits |= 1
 	}
 	if q.CD {
-		b |= 2
+		k.bits |= 2
 	}
-	return b
+	return k, true
 }
 
 func (k key) hash(seed maphash.Seed) uint64 {

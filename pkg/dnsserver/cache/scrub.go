@@ -42,12 +42,12 @@ func scrub(reply *dns.Msg, name string, q Question) scrubbed {
 				break
 			}
 		}
-		i := slices.IndexFunc(owned, func(r dns.RR) bool { return r.Header().Rrtype == dns.TypeCNAME })
-		alias, ok := at(owned, i).(*dns.CNAME)
-		if !ok {
+		i := slices.IndexFunc(owned, func(r dns.RR) bool { _, ok := r.(*dns.CNAME); return ok })
+		if i < 0 {
 			s.soa = findSOA(reply.Ns, name, q.Class)
 			break
 		}
+		alias := owned[i].(*dns.CNAME)
 		s.answer = q.appendSignatures(append(s.answer, alias), owned, dns.TypeCNAME)
 		name = strings.ToLower(alias.Target)
 	}
@@ -58,14 +58,6 @@ func scrub(reply *dns.Msg, name string, q Question) scrubbed {
 		s.authority = append(s.authority, proofs(reply.Ns, q.Class, s.soa != nil)...)
 	}
 	return s
-}
-
-// at returns a record, or nil if i is negative.
-func at(records []dns.RR, i int) dns.RR {
-	if i < 0 {
-		return nil
-	}
-	return records[i]
 }
 
 // ownerIndex has the records of a section by their owners in lower case.

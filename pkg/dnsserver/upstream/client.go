@@ -54,7 +54,8 @@ func New(cfg Config) (*Client, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
-	c := &Client{cfg: cfg, changed: make(chan struct{}, 1), failed: make(chan struct{}, 1), drains: map[*func()]bool{}}
+	c := &Client{cfg: cfg, changed: make(chan struct{}, 1), failed: make(chan struct{}, 1), drains: map[*func()]bool{},
+		group: group{byWire: map[string]*flight{}}}
 	c.servers.Store(new([]*server))
 	c.SetServers(cfg.Servers)
 	return c, nil
@@ -84,14 +85,14 @@ func (c *Client) SetServers(list []Server) {
 			c.cfg.Metrics.deleteSeries(prometheus.Labels{"zone": c.cfg.Zone, "server": s.Server.String()})
 		}
 	}
-	c.wake()
+	wake(c.changed)
 }
 
-// wake makes Run probe the servers.
-func (c *Client) wake() {
+// wake wakes Run. It is a no-op if Run has not yet received the previous signal.
+func wake(signal chan<- struct{}) {
 	select {
-	case c.changed <- struct{}{}:
-	default: // Run has not yet received the previous one
+	case signal <- struct{}{}:
+	default:
 	}
 }
 
@@ -146,7 +147,12 @@ func (c *Client) Exchange(ctx context.Context, query *dns.Msg) (*dns.Msg, error)
 	case err != nil:
 		return nil, err
 	}
-	return copyFor(query, m), nil
+	reply := *m // shared
+	reply.Id, reply.Authoritative = query.Id, false
+	reply.RecursionDesired, reply.CheckingDisabled = query.RecursionDesired, query.CheckingDisabled
+	reply.Question = slices.Clone(query.Question)
+	reply.Answer, reply.Ns, reply.Extra = slices.Clip(m.Answer), slices.Clip(m.Ns), slices.Clip(m.Extra) // the caller may append
+	return &reply, nil
 }
 
 // errSilent is the cause of the end of a context by a timeout of the Client, not by the deadline of a
@@ -165,17 +171,6 @@ func (c *Client) recoverPanic(err *error) {
 	}
 }
 
-// copyFor returns a copy of a shared reply with the ID, flags and question of query. The
-// caller may append to its sections.
-func copyFor(query, shared *dns.Msg) *dns.Msg {
-	m := *shared
-	m.Id, m.Authoritative = query.Id, false
-	m.RecursionDesired, m.CheckingDisabled = query.RecursionDesired, query.CheckingDisabled
-	m.Question = slices.Clone(query.Question)
-	m.Answer, m.Ns, m.Extra = slices.Clip(m.Answer), slices.Clip(m.Ns), slices.Clip(m.Extra)
-	return &m
-}
-
 // resolve tries the servers until a reply is conclusive.
 func (c *Client) resolve(ctx context.Context, q *query) (*dns.Msg, error) {
 	all := *c.servers.Load()
@@ -192,10 +187,7 @@ func (c *Client) resolve(ctx context.Context, q *query) (*dns.Msg, error) {
 	}
 	m, err := r.run(ctx, list)
 	if err != nil {
-		select {
-		case c.failed <- struct{}{}: // the reason may be a loop
-		default: // Run has not yet received the previous one
-		}
+		wake(c.failed) // the reason may be a loop
 	}
 	return m, err
 }
@@ -268,10 +260,8 @@ func (c *Client) measure(ctx context.Context, s *server, network string, exchang
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if slices.Contains(*c.servers.Load(), s) {
-		c.cfg.Metrics.observe(attempt{
-			zone: c.cfg.Zone, server: s.Server, network: network, duration: time.Since(begin), reply: m, err: err,
-			overtaken: err != nil && errors.Is(context.Cause(ctx), errOvertaken),
-		})
+		c.cfg.Metrics.attempts.WithLabelValues(c.cfg.Zone, s.String(), network, outcome(ctx, m, err)).Inc()
+		c.cfg.Metrics.duration.WithLabelValues(c.cfg.Zone, s.String()).Observe(time.Since(begin).Seconds())
 	}
 	return m, err
 }

@@ -145,8 +145,14 @@ func (s *server) endProbes(always bool) bool {
 
 // probeUntilUp probes s until it replies, is removed from the list, or ctx ends.
 func (c *Client) probeUntilUp(ctx context.Context, s *server) {
+	// Every reply to a query for the SOA record of the zone shows that the server is up.
+	q, err := newQuery(new(dns.Msg).SetQuestion(c.cfg.Zone, dns.TypeSOA), nil)
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
-		c.probe(ctx, s)
+		if err == nil { // the zone is a valid name
+			if _, err := c.try(ctx, s, q); err != nil {
+				c.cfg.Logger.Debug("upstream server does not reply to a probe", "server", s.Server, "error", err)
+			}
+		}
 		if s.endProbes(ctx.Err() != nil || !slices.Contains(*c.servers.Load(), s)) {
 			return
 		}
@@ -156,16 +162,5 @@ func (c *Client) probeUntilUp(ctx context.Context, s *server) {
 		case <-ctx.Done():
 			pause.Stop()
 		}
-	}
-}
-
-// probe sends a query for the SOA record of the zone. Every reply shows that the server is up.
-func (c *Client) probe(ctx context.Context, s *server) {
-	q, err := newQuery(new(dns.Msg).SetQuestion(c.cfg.Zone, dns.TypeSOA), nil)
-	if err == nil {
-		_, err = c.try(ctx, s, q)
-	}
-	if err != nil {
-		c.cfg.Logger.Debug("upstream server does not reply to a probe", "server", s.Server, "error", err)
 	}
 }

@@ -6,15 +6,16 @@ package upstream
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
-	"time"
 
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Metrics are the metrics of all clients of a process; no two have the same
-// Config.Zone. A nil *Metrics records nothing.
+// Config.Zone.
 //
 // The labels zone and server come from the configuration or the host's resolv.conf; their
 // series are deleted with the server. The other labels are closed sets.
@@ -24,37 +25,35 @@ type Metrics struct {
 	down     *prometheus.Desc
 	looping  *prometheus.Desc
 
+	running clientSet
+}
+
+// clientSet are clients that run. The zero value is empty.
+type clientSet struct {
 	mu      sync.Mutex
-	clients map[*Client]bool // running
+	clients map[*Client]bool
 }
 
-// attempt is one transmission to one server.
-type attempt struct {
-	zone     string
-	server   Server
-	network  string // "udp", "tcp" or "tls"
-	duration time.Duration
-	reply    *dns.Msg // nil: none
-	err      error    // errUseTCP: the reply is truncated and TCP follows
-
-	overtaken bool // err is due to the reply of another server
+// add adds a client until the returned function is called.
+func (s *clientSet) add(c *Client) (remove func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.clients == nil {
+		s.clients = map[*Client]bool{}
+	}
+	s.clients[c] = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.clients, c)
+	}
 }
 
-// outcome is the result of an attempt, as a label.
-type outcome string
-
-const (
-	outcomeAnswered    outcome = "answered"    // NOERROR or NXDOMAIN
-	outcomeTruncated   outcome = "truncated"   // TCP follows
-	outcomeServfail    outcome = "servfail"    // SERVFAIL
-	outcomeRefused     outcome = "refused"     // REFUSED
-	outcomeOtherRcode  outcome = "other_rcode" // such as FORMERR and NOTIMP
-	outcomeMalformed   outcome = "malformed"   // a reply that cannot be parsed
-	outcomeTimeout     outcome = "timeout"     // no reply in time
-	outcomeOvertaken   outcome = "overtaken"   // another server replied while this one was silent
-	outcomeAbandoned   outcome = "abandoned"   // no query waited for the reply any more
-	outcomeUnreachable outcome = "unreachable" // an error of the network, the connection or the certificate
-)
+func (s *clientSet) all() []*Client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.clients))
+}
 
 // NewMetrics returns metrics that are registered with r. It panics if they are
 // registered already, as prometheus does.
@@ -73,7 +72,6 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			"1 if the upstream server is down after failures and is tried last, else 0.", []string{"zone", "server"}, nil),
 		looping: prometheus.NewDesc("dnsconfigurer_dns_upstream_looping",
 			"1 if the upstream server is in a forwarding loop and not used, else 0.", []string{"zone", "server"}, nil),
-		clients: map[*Client]bool{},
 	}
 	r.MustRegister(m)
 	return m
@@ -91,8 +89,6 @@ func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
 func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	m.attempts.Collect(out)
 	m.duration.Collect(out)
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	gauge := func(d *prometheus.Desc, is bool, zone string, s Server) {
 		value := 0.0
 		if is {
@@ -100,7 +96,7 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 		}
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, zone, s.String())
 	}
-	for c := range m.clients {
+	for _, c := range m.running.all() {
 		for _, s := range c.Status() {
 			gauge(m.down, s.Down, c.cfg.Zone, s.Server)
 			gauge(m.looping, s.Looping, c.cfg.Zone, s.Server)
@@ -108,60 +104,40 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// register adds the servers of c to the metrics, until the returned function is called.
-func (m *Metrics) register(c *Client) (unregister func()) {
-	if m == nil {
-		return func() {}
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.clients[c] = true
-	return func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.clients, c)
-		m.deleteSeries(prometheus.Labels{"zone": c.cfg.Zone})
-	}
-}
-
 // deleteSeries deletes all series with these labels.
 func (m *Metrics) deleteSeries(labels prometheus.Labels) {
-	if m != nil {
-		m.attempts.DeletePartialMatch(labels)
-		m.duration.DeletePartialMatch(labels)
-	}
+	m.attempts.DeletePartialMatch(labels)
+	m.duration.DeletePartialMatch(labels)
 }
 
-func (m *Metrics) observe(a attempt) {
-	if m == nil {
-		return
-	}
-	server := a.server.String()
-	m.attempts.WithLabelValues(a.zone, server, a.network, string(a.outcome())).Inc()
-	m.duration.WithLabelValues(a.zone, server).Observe(a.duration.Seconds())
-}
-
-func (a *attempt) outcome() outcome {
+// outcome returns the result of an attempt, as a label.
+func outcome(ctx context.Context, reply *dns.Msg, err error) string {
 	var timeout interface{ Timeout() bool }
 	switch {
-	case a.overtaken:
-		return outcomeOvertaken
-	case errors.Is(a.err, context.Canceled):
-		return outcomeAbandoned
-	case errors.Is(a.err, errUseTCP):
-		return outcomeTruncated
-	case errors.Is(a.err, ErrMalformed):
-		return outcomeMalformed
-	case errors.As(a.err, &timeout) && timeout.Timeout(): // also context.DeadlineExceeded
-		return outcomeTimeout
-	case a.err != nil:
-		return outcomeUnreachable
-	case a.reply.Rcode == dns.RcodeSuccess, a.reply.Rcode == dns.RcodeNameError:
-		return outcomeAnswered
-	case a.reply.Rcode == dns.RcodeServerFailure:
-		return outcomeServfail
-	case a.reply.Rcode == dns.RcodeRefused:
-		return outcomeRefused
+	case err == nil:
+		return rcodeOutcome(reply.Rcode)
+	case errors.Is(context.Cause(ctx), errOvertaken):
+		return "overtaken" // another server replied while this one was silent
+	case errors.Is(err, context.Canceled):
+		return "abandoned" // no query waited for the reply any more
+	case errors.Is(err, errUseTCP):
+		return "truncated" // TCP follows
+	case errors.Is(err, ErrMalformed):
+		return "malformed"
+	case errors.As(err, &timeout) && timeout.Timeout(): // also context.DeadlineExceeded
+		return "timeout"
 	}
-	return outcomeOtherRcode
+	return "unreachable" // an error of the network, the connection or the certificate
+}
+
+func rcodeOutcome(rcode int) string {
+	switch rcode {
+	case dns.RcodeSuccess, dns.RcodeNameError:
+		return "answered"
+	case dns.RcodeServerFailure:
+		return "servfail"
+	case dns.RcodeRefused:
+		return "refused"
+	}
+	return "other_rcode" // such as FORMERR and NOTIMP
 }

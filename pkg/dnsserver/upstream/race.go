@@ -200,7 +200,7 @@ func isConclusive(m *dns.Msg) bool {
 
 // group has the queries in flight, by their wire form. Callers with equal queries share one. The first
 // caller sends the query itself: a goroutine for each query would cost 10 µs and 8 kB. singleflight.Group
-// would let the others fail with the first one. The zero value has no flights.
+// would let the others fail with the first one.
 type group struct {
 	mu     sync.Mutex
 	byWire map[string]*flight
@@ -218,11 +218,20 @@ type flight struct {
 // a caller that still waits begins again: the server has the answer by then, or is about to.
 func (g *group) do(ctx context.Context, wire string, resolve func() (*dns.Msg, error)) (*dns.Msg, error) {
 	for {
-		f, first := g.join(wire)
-		if first {
+		g.mu.Lock()
+		f, joined := g.byWire[wire]
+		if !joined {
+			f = &flight{done: make(chan struct{})}
+			g.byWire[wire] = f
+		}
+		g.mu.Unlock()
+		if !joined {
 			f.reply, f.err = resolve()
 			f.left = ctx.Err() != nil
-			g.end(wire, f)
+			close(f.done)
+			g.mu.Lock()
+			delete(g.byWire, wire) // the next query begins another flight
+			g.mu.Unlock()
 			return f.reply, f.err
 		}
 		select {
@@ -234,27 +243,4 @@ func (g *group) do(ctx context.Context, wire string, resolve func() (*dns.Msg, e
 			}
 		}
 	}
-}
-
-// join returns the flight of a query. first is set for the caller that must call end.
-func (g *group) join(wire string) (f *flight, first bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if f := g.byWire[wire]; f != nil {
-		return f, false
-	}
-	if g.byWire == nil {
-		g.byWire = map[string]*flight{}
-	}
-	f = &flight{done: make(chan struct{})}
-	g.byWire[wire] = f
-	return f, true
-}
-
-// end passes the result to the other callers. The next query begins another flight.
-func (g *group) end(wire string, f *flight) {
-	close(f.done)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.byWire, wire)
 }

@@ -201,7 +201,7 @@ func TestRace_DownServer(t *testing.T) {
 // of them get the reply.
 func TestGroup_Leave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g group
+		g := group{byWire: map[string]*flight{}}
 		want, reply := new(dns.Msg), make(chan *dns.Msg)
 		begun := 0
 		call := func(ctx context.Context, query string) (*dns.Msg, error) {

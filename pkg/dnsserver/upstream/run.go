@@ -11,13 +11,13 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // errStopped is returned for queries over TCP and TLS after Run has ended.
@@ -37,8 +37,11 @@ func (c *Client) Run(ctx context.Context) error {
 	}
 	c.phase, c.run = inRun, ctx
 	c.mu.Unlock()
-	defer c.cfg.Metrics.register(c)()
-	defer c.cfg.Loop.register(c)()
+	defer c.cfg.Metrics.deleteSeries(prometheus.Labels{"zone": c.cfg.Zone})
+	defer c.cfg.Metrics.running.add(c)()
+	if c.cfg.Loop != nil {
+		defer c.cfg.Loop.clients.add(c)()
+	}
 	defer c.running.Wait()
 	defer c.endRun() // before Wait, so that no connection is opened during it
 
@@ -48,7 +51,7 @@ func (c *Client) Run(ctx context.Context) error {
 	check := time.NewTimer(c.cfg.LoopCheck)
 	defer check.Stop()
 	var last time.Time // the end of the last probes
-	c.wake()
+	wake(c.changed)
 	for {
 		select {
 		case <-ctx.Done():
@@ -63,8 +66,13 @@ func (c *Client) Run(ctx context.Context) error {
 		if c.cfg.Loop == nil {
 			continue
 		}
-		next := c.cfg.LoopCheck
-		if c.probeServers(ctx) {
+		var probes sync.WaitGroup
+		servers, next := *c.servers.Load(), c.cfg.LoopCheck
+		for _, s := range servers {
+			probes.Go(func() { c.probeServer(ctx, s) })
+		}
+		probes.Wait()
+		if slices.ContainsFunc(servers, (*server).isLooping) {
 			next /= loopRecheck
 		}
 		last = time.Now()
@@ -112,20 +120,6 @@ func (c *Client) start(run, drain func()) bool {
 	return true
 }
 
-// probeServers probes all servers at once and reports whether any of them loops.
-func (c *Client) probeServers(ctx context.Context) (looping bool) {
-	var probes sync.WaitGroup
-	servers := *c.servers.Load()
-	for _, s := range servers {
-		probes.Go(func() { c.probeServer(ctx, s) })
-	}
-	probes.Wait()
-	for _, s := range servers {
-		looping = looping || s.isLooping()
-	}
-	return looping
-}
-
 // probeServer sends one probe. The server loops if this process receives the probe, or if
 // the reply is that of another replica.
 func (c *Client) probeServer(ctx context.Context, s *server) {
@@ -169,10 +163,11 @@ func (c *Client) probeServer(ctx context.Context, s *server) {
 // The zero value is ready to use, with a random key. All clients of a process share one
 // LoopDetector with the server that would receive the probes.
 type LoopDetector struct {
-	mu      sync.Mutex
-	key     []byte          // nil: not yet needed
-	probes  map[string]bool // in flight, by name; true: received
-	clients map[*Client]bool
+	clients clientSet // that SetKey wakes
+
+	mu     sync.Mutex
+	key    []byte          // nil: not yet needed
+	probes map[string]bool // in flight, by name; true: received
 }
 
 // probeType is a type that clients hardly ever query, so that [LoopDetector.DetectProbe]
@@ -193,28 +188,9 @@ func (l *LoopDetector) SetKey(key string) {
 	sum := sha256.Sum256([]byte(key))
 	l.mu.Lock()
 	l.key = sum[:]
-	clients := slices.Collect(maps.Keys(l.clients))
 	l.mu.Unlock()
-	for _, c := range clients {
-		c.wake()
-	}
-}
-
-// register makes SetKey wake c, until the returned function is called.
-func (l *LoopDetector) register(c *Client) (unregister func()) {
-	if l == nil {
-		return func() {}
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.clients == nil {
-		l.clients = map[*Client]bool{}
-	}
-	l.clients[c] = true
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.clients, c)
+	for _, c := range l.clients.all() {
+		wake(c.changed)
 	}
 }
 

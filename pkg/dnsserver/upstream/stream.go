@@ -23,32 +23,26 @@ import (
 // at any moment, which is not a failure: the query is sent once more, over a new
 // connection (RFC 7766 section 6.2.4).
 func (c *Client) exchangeStream(ctx context.Context, s *server, q *query, wire []byte) (*dns.Msg, error) {
-	m, reused, err := c.exchangeConn(ctx, s, q, wire)
-	if err != nil && reused && ctx.Err() == nil && !errors.Is(err, ErrMalformed) {
-		m, _, err = c.exchangeConn(ctx, s, q, wire)
+	for again := true; ; again = false {
+		conn, reused, err := c.acquireConn(s)
+		if err != nil {
+			return nil, err
+		}
+		m, err := conn.exchange(ctx, q, wire)
+		switch {
+		case err != nil && again && reused && ctx.Err() == nil && !errors.Is(err, ErrMalformed):
+		case err != nil:
+			return nil, err
+		case m.Truncated:
+			return nil, errors.New("reply over TCP is truncated")
+		default:
+			return m, nil
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	if m.Truncated {
-		return nil, errors.New("reply over TCP is truncated")
-	}
-	return m, nil
-}
-
-// exchangeConn sends a query over the open connection to s, or else over a new one.
-func (c *Client) exchangeConn(ctx context.Context, s *server, q *query, wire []byte) (m *dns.Msg, reused bool, err error) {
-	conn, reused, err := c.acquireConn(s)
-	if err != nil {
-		return nil, false, err
-	}
-	defer conn.release()
-	m, err = conn.exchange(ctx, q, wire)
-	return m, reused, err
 }
 
 // acquireConn returns the newest connection to s, or a new one if that has maxConnUsers. The caller
-// must release it. An older connection is closed when it is idle.
+// must call its exchange. An older connection is closed when it is idle.
 func (c *Client) acquireConn(s *server) (conn *streamConn, reused bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,12 +107,14 @@ type streamConn struct {
 	draining  bool // closed when users drops to zero
 	isClosed  bool
 	cancel    context.CancelFunc // of run; nil before it
-	pending   map[uint16]pendingQuery
+	pending   map[uint16]*sentQuery
 	lastReply time.Time
 }
 
-type pendingQuery struct {
-	query *query
+// sentQuery is a query that was sent over a socket or a connection.
+type sentQuery struct {
+	id    uint16         // unique there
+	query *query         // nil: its caller has left
 	reply chan delivered // capacity one
 }
 
@@ -128,14 +124,22 @@ type delivered struct {
 	err error
 }
 
-func newStreamConn(dial func(context.Context) (net.Conn, error), idleTimeout time.Duration) *streamConn {
-	return &streamConn{
-		dial: dial, idleTimeout: idleTimeout,
-		ready: make(chan struct{}), closed: make(chan struct{}), pending: map[uint16]pendingQuery{},
+// deliver passes on a reply, or its error. A second one is dropped.
+func (s *sentQuery) deliver(m *dns.Msg, err error) {
+	select {
+	case s.reply <- delivered{m, err}:
+	default:
 	}
 }
 
-// acquire makes the caller a user of the connection, until release. It reports false if
+func newStreamConn(dial func(context.Context) (net.Conn, error), idleTimeout time.Duration) *streamConn {
+	return &streamConn{
+		dial: dial, idleTimeout: idleTimeout,
+		ready: make(chan struct{}), closed: make(chan struct{}), pending: map[uint16]*sentQuery{},
+	}
+}
+
+// acquire makes the caller a user of the connection, until exchange ends. It reports false if
 // the connection is closed or about to be, or has maxConnUsers.
 func (c *streamConn) acquire() bool {
 	c.mu.Lock()
@@ -226,10 +230,7 @@ func (c *streamConn) deliver(m *dns.Msg, err error) {
 		if err != nil {
 			m = nil
 		}
-		select {
-		case p.reply <- delivered{m, err}:
-		default: // a second reply
-		}
+		p.deliver(m, err)
 	}
 }
 
@@ -253,8 +254,9 @@ func (c *streamConn) closeLocked(reason error) {
 	}
 }
 
-// exchange sends a query and waits for its reply. The caller is a user.
+// exchange sends a query and waits for its reply. The caller is a user until then.
 func (c *streamConn) exchange(ctx context.Context, q *query, wire []byte) (*dns.Msg, error) {
+	defer c.release()
 	select {
 	case <-c.ready:
 	case <-c.closed:
@@ -262,11 +264,10 @@ func (c *streamConn) exchange(ctx context.Context, q *query, wire []byte) (*dns.
 	case <-ctx.Done():
 		return nil, fmt.Errorf("connecting: %w", ctx.Err())
 	}
-	p := pendingQuery{query: q, reply: make(chan delivered, 1)}
-	id := c.addPending(p)
-	defer c.removePending(id)
+	p := c.addPending(q)
+	defer c.removePending(p)
 	begin := time.Now()
-	if err := c.write(ctx, id, wire); err != nil {
+	if err := c.write(ctx, p.id, wire); err != nil {
 		return nil, err
 	}
 	select {
@@ -287,24 +288,23 @@ func (c *streamConn) exchange(ctx context.Context, q *query, wire []byte) (*dns.
 	}
 }
 
-// addPending returns an ID that no other pending query has. There are few pending
+// addPending adds a query with an ID that no other one has. There are few pending
 // queries compared with IDs, so that the loop is short.
-func (c *streamConn) addPending(p pendingQuery) uint16 {
+func (c *streamConn) addPending(q *query) *sentQuery {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for {
-		id := randomID()
-		if _, exists := c.pending[id]; !exists {
-			c.pending[id] = p
-			return id
-		}
+	p := &sentQuery{id: randomID(), query: q, reply: make(chan delivered, 1)}
+	for c.pending[p.id] != nil {
+		p.id = randomID()
 	}
+	c.pending[p.id] = p
+	return p
 }
 
-func (c *streamConn) removePending(id uint16) {
+func (c *streamConn) removePending(p *sentQuery) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.pending, id)
+	delete(c.pending, p.id)
 }
 
 // write sends a message. It closes the connection if that fails: a part of the message may have been

@@ -89,20 +89,19 @@ func TestStreamConn_IDInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newStreamConn(nil, time.Minute)
-	p := pendingQuery{query: q, reply: make(chan delivered, 1)}
-	id := c.addPending(p)
+	p := c.addPending(q)
 	reply := new(dns.Msg).SetReply(new(dns.Msg).SetQuestion("www.example.com.", dns.TypeA))
-	reply.Id = id
+	reply.Id = p.id
 	for range 2 {
 		c.deliver(reply, nil)
-		if _, ok := c.pending[id]; !ok {
+		if _, ok := c.pending[p.id]; !ok {
 			t.Fatal("another query may get the ID")
 		}
 	}
 	if d := <-p.reply; d.msg != reply {
 		t.Errorf("got %v", d)
 	}
-	c.removePending(id)
+	c.removePending(p)
 	if len(c.pending) != 0 {
 		t.Error("the ID is still in use")
 	}
@@ -138,7 +137,6 @@ func TestStreamConn_LateQuery(t *testing.T) {
 		t.Errorf("the next query got %v", err)
 		server.Close()
 	}
-	c.release()
 	c.drain()
 	running.Wait()
 }

@@ -63,7 +63,7 @@ func (c *Client) exchangeUDP(ctx context.Context, s *server, q *query, wire []by
 
 // acquireUDP adds a query to the socket of a server, or to a new one if that is used up. The caller must
 // release the query.
-func (c *Client) acquireUDP(ctx context.Context, s *server, q *query) (*udpSocket, *udpQuery, error) {
+func (c *Client) acquireUDP(ctx context.Context, s *server, q *query) (*udpSocket, *sentQuery, error) {
 	s.udpMu.Lock()
 	defer s.udpMu.Unlock()
 	if s.udp != nil {
@@ -126,18 +126,10 @@ type udpSocket struct {
 
 	ids [maxSocketQueries]uint16 // different random numbers: a system call for each query would cost 5 % of it
 
-	mu         sync.Mutex
-	queries    []*udpQuery // all that were sent, so that a late reply is not taken for a forged one
-	waiting    int         // queries that are not released
-	retired    bool        // no query is added; closed when no query waits
-	mismatches int
-}
-
-// udpQuery is a query from a socket.
-type udpQuery struct {
-	id    uint16         // unique in the socket
-	query *query         // nil: released
-	reply chan delivered // capacity one
+	mu      sync.Mutex
+	queries []*sentQuery // all that were sent, so that a late reply is not taken for a forged one
+	waiting int          // queries that are not released
+	retired bool         // no query is added; closed when no query waits
 }
 
 // newUDPSocket returns the socket with the IDs of its queries, which cannot be predicted from earlier ones
@@ -164,31 +156,21 @@ func randomID() uint16 {
 }
 
 // add returns a new query, which must be released, or nil if the socket is used up.
-func (u *udpSocket) add(q *query) *udpQuery {
+func (u *udpSocket) add(q *query) *sentQuery {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.retired {
 		return nil
 	}
-	sent := &udpQuery{id: u.ids[len(u.queries)], query: q, reply: make(chan delivered, 1)}
+	sent := &sentQuery{id: u.ids[len(u.queries)], query: q, reply: make(chan delivered, 1)}
 	u.queries = append(u.queries, sent)
 	u.waiting++
 	u.retired = len(u.queries) == maxSocketQueries
 	return sent
 }
 
-// findLocked returns the query with an ID, or nil. u.mu must be held.
-func (u *udpSocket) findLocked(id uint16) *udpQuery {
-	for _, sent := range u.queries {
-		if sent.id == id {
-			return sent
-		}
-	}
-	return nil
-}
-
 // release is called when the reply is no longer awaited.
-func (u *udpSocket) release(sent *udpQuery) {
+func (u *udpSocket) release(sent *sentQuery) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	sent.query = nil
@@ -215,7 +197,7 @@ func (c *Client) readUDP(u *udpSocket) {
 	defer u.conn.Close()
 	buf := make([]byte, udpBuffer)
 	u.conn.SetReadDeadline(time.Now().Add(socketLifetime))
-	for {
+	for mismatches := 0; ; {
 		n, err := u.conn.Read(buf)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
@@ -225,7 +207,9 @@ func (c *Client) readUDP(u *udpSocket) {
 			u.fail(err)
 			return
 		case n < 2 || !c.deliverUDP(u, bytes.Clone(buf[:n])):
-			u.countMismatch()
+			if mismatches++; mismatches >= maxMismatches {
+				u.fail(errUseTCP)
+			}
 		}
 	}
 }
@@ -234,10 +218,11 @@ func (c *Client) readUDP(u *udpSocket) {
 // no query.
 func (c *Client) deliverUDP(u *udpSocket, packet []byte) bool {
 	id := binary.BigEndian.Uint16(packet)
-	u.mu.Lock()
-	sent := u.findLocked(id)
+	var sent *sentQuery
 	var q *query
-	if sent != nil {
+	u.mu.Lock()
+	if i := slices.IndexFunc(u.queries, func(s *sentQuery) bool { return s.id == id }); i >= 0 {
+		sent = u.queries[i]
 		q = sent.query
 	}
 	u.mu.Unlock()
@@ -248,10 +233,7 @@ func (c *Client) deliverUDP(u *udpSocket, packet []byte) bool {
 	if m == nil && err == nil {
 		return false
 	}
-	select {
-	case sent.reply <- delivered{m, err}:
-	default: // a second reply
-	}
+	sent.deliver(m, err)
 	return true
 }
 
@@ -261,27 +243,13 @@ func (c *Client) parseUDP(q *query, packet []byte, id uint16) (_ *dns.Msg, err e
 	return q.parseReply(packet, id)
 }
 
-// countMismatch counts a packet that matches no query.
-func (u *udpSocket) countMismatch() {
-	u.mu.Lock()
-	u.mismatches++
-	tooMany := u.mismatches >= maxMismatches
-	u.mu.Unlock()
-	if tooMany {
-		u.fail(errUseTCP)
-	}
-}
-
 // fail ends all queries of the socket with an error.
 func (u *udpSocket) fail(err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.retired = true
 	for _, sent := range u.queries {
-		select {
-		case sent.reply <- delivered{nil, err}:
-		default: // released, or the reply has arrived
-		}
+		sent.deliver(nil, err)
 	}
 	u.closeIfUnusedLocked()
 }

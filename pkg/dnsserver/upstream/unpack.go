@@ -5,6 +5,7 @@ package upstream
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -66,20 +67,13 @@ func unpackQuestion(wire []byte, at int) (q dns.Question, next int, err error) {
 	const fixed = 4 // type and class
 	q.Name, at, err = dns.UnpackDomainName(wire, at)
 	if err != nil || at+fixed > len(wire) {
-		return q, 0, malformed("question: %v", orCutOff(err))
+		return q, 0, malformed("question: %v", cmp.Or(err, errCutOff))
 	}
 	q.Qtype, q.Qclass = binary.BigEndian.Uint16(wire[at:]), binary.BigEndian.Uint16(wire[at+2:])
 	return q, at + fixed, nil
 }
 
 var errCutOff = errors.New("cut off at the end of the message")
-
-func orCutOff(err error) error {
-	if err == nil {
-		return errCutOff
-	}
-	return err
-}
 
 // unpackRecords parses the records that the header counts.
 func unpackRecords(m *dns.Msg, wire []byte, at int) error {
@@ -100,7 +94,7 @@ func unpackRecord(wire []byte, at int) (r dns.RR, next int, err error) {
 	const fixed = 10 // type, class, TTL, length
 	name, at, err := dns.UnpackDomainName(wire, at)
 	if err != nil || at+fixed > len(wire) {
-		return nil, 0, malformed("record: %v", orCutOff(err))
+		return nil, 0, malformed("record: %v", cmp.Or(err, errCutOff))
 	}
 	h := dns.RR_Header{
 		Name: name, Rrtype: binary.BigEndian.Uint16(wire[at:]), Class: binary.BigEndian.Uint16(wire[at+2:]),

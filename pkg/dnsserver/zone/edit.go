@@ -314,10 +314,7 @@ func compareOwners(a, b owner) int {
 // countOwner adds n to the number of slices in which an owner is.
 func (e *Edit) countOwner(addr netip.Addr, o owner, n int) {
 	key := addrKey(addr)
-	var owners []owner
-	if old := e.next.addrs.get(key); old != nil {
-		owners = slices.Clone(*old) // readers have the old ones
-	}
+	owners := slices.Clone(e.next.owners(key)) // readers have the old ones
 	i, found := slices.BinarySearchFunc(owners, o, compareOwners)
 	if !found {
 		owners = slices.Insert(owners, i, o)

@@ -202,11 +202,7 @@ func (s *Snapshot) lookupNameServer(path []string) (Node, bool) {
 func (s *Snapshot) nameServers() []*service {
 	var found []*service
 	for _, addr := range s.config.Local {
-		owners := s.addrs.get(addrKey(addr))
-		if owners == nil {
-			continue
-		}
-		for _, o := range *owners {
+		for _, o := range s.owners(addrKey(addr)) {
 			svc := s.service(o.id.namespace, o.id.name)
 			if !o.cluster && !svc.view().large && !slices.Contains(found, svc) {
 				found = append(found, svc)
@@ -214,97 +210,4 @@ func (s *Snapshot) nameServers() []*service {
 		}
 	}
 	return found
-}
-
-// privateRanges are the ranges of private addresses (RFC 1918, RFC 6598, RFC 4193). Before
-// the zone is loaded, the reverse names of their addresses are neither NXDomain nor forwarded.
-var privateRanges = []netip.Prefix{
-	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"),
-	netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fc00::/7"),
-}
-
-// lookupReverse looks up a name outside of the domain.
-func (s *Snapshot) lookupReverse(name fqdn.Name) (Status, fqdn.Name, Node) {
-	if !strings.HasSuffix(string(name), arpa) {
-		return NotInZone, "", Node{}
-	}
-	key, isAddr, ok := parseReverse(name)
-	if !ok {
-		return s.lookupNonAddress(name)
-	}
-	var owners []owner
-	if found := s.addrs.get(key); found != nil && isAddr {
-		owners = *found
-	}
-	node := Node{snapshot: s, owners: owners, addr: prefix(key).Addr()}
-	zone, inRanges := s.reverseZone(name, key)
-	switch {
-	case inRanges && !s.loaded:
-		return Unknown, zone, Node{}
-	case inRanges:
-		node.Apex = name == zone
-		// A range with addresses is an empty non-terminal (RFC 8020).
-		if !node.Apex && owners == nil && (isAddr || !s.addrs.below(key)) {
-			return NXDomain, zone, Node{}
-		}
-		return Exists, zone, node
-	case !isAddr || len(s.config.Reverse) > 0:
-	case !s.loaded && slices.ContainsFunc(privateRanges, func(p netip.Prefix) bool { return p.Contains(node.addr) }):
-		return Unknown, name, Node{}
-	case s.loaded && owners != nil:
-		return Exists, name, node
-	}
-	return NotInZone, "", Node{}
-}
-
-// lookupNonAddress looks up a name in the reverse zones that is not the name of an address
-// or of a range. It is NXDomain if a name above it is in the ranges.
-func (s *Snapshot) lookupNonAddress(name fqdn.Name) (Status, fqdn.Name, Node) {
-	if len(s.config.Reverse) == 0 {
-		return NotInZone, "", Node{}
-	}
-	for name != "" {
-		_, name = name.Cut()
-		key, _, ok := parseReverse(name)
-		if !ok {
-			continue
-		}
-		zone, inRanges := s.reverseZone(name, key)
-		switch {
-		case !inRanges:
-			return NotInZone, "", Node{}
-		case !s.loaded:
-			return Unknown, zone, Node{}
-		}
-		return NXDomain, zone, Node{}
-	}
-	return NotInZone, "", Node{}
-}
-
-// reverseZone returns the zone of a reverse name in the configured ranges, given its key: that
-// of the longest range, or of a part of it if the range does not end at a label.
-func (s *Snapshot) reverseZone(name fqdn.Name, key string) (fqdn.Name, bool) {
-	longest := -1 // labels of the zone below in-addr.arpa or ip6.arpa
-	for _, p := range s.config.Reverse {
-		if p.Bits() <= prefix(key).Bits() && p.Overlaps(prefix(key)) {
-			longest = max(longest, reverseLabels(p))
-		}
-	}
-	if longest < 0 {
-		return "", false
-	}
-	for range len(key) - 1 - longest {
-		_, name = name.Cut()
-	}
-	return name, true
-}
-
-// reverseLabels returns the number of labels below in-addr.arpa or ip6.arpa in the names of
-// the reverse zones of a range.
-func reverseLabels(p netip.Prefix) int {
-	perLabel := 8
-	if p.Addr().Is6() {
-		perLabel = 4
-	}
-	return (p.Bits() + perLabel - 1) / perLabel
 }

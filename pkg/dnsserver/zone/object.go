@@ -6,10 +6,11 @@ package zone
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"hash/fnv"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -219,67 +220,114 @@ func parseAddrLabel(label string) (netip.Addr, bool) {
 	return addr, err == nil
 }
 
-// The zones of reverse names, RFC 1035 section 3.5 and RFC 3596 section 2.5.
-const (
-	inAddrArpa fqdn.Name = "\x07in-addr\x04arpa\x00"
-	ip6Arpa    fqdn.Name = "\x03ip6\x04arpa\x00"
+// The Check functions report why an object cannot have names. The API server validates its
+// objects; those from other sources, such as manifests and snapshots, must be checked before
+// they are put into a zone.
 
-	arpa = "\x04arpa\x00" // the end of all reverse names; other names are not parsed
-)
-
-// addrKey returns the key of an address: the family, then an octet (IPv4) or a nibble (IPv6)
-// for each label of the reverse name, the outermost label first.
-func addrKey(addr netip.Addr) string {
-	if addr.Is4() {
-		b := addr.As4()
-		return "4" + string(b[:])
-	}
-	key := make([]byte, 1, 33)
-	key[0] = '6'
-	for _, b := range addr.As16() {
-		key = append(key, b>>4, b&15)
-	}
-	return string(key)
+// CheckNamespace checks the name of a namespace in a zone at domain.
+func CheckNamespace(domain fqdn.Name, name string) error {
+	return checkNames(domain, field{"metadata.name", name})
 }
 
-// parseReverse parses a reverse name into an addrKey, or into the prefix of one, with
-// isAddr false. It reports false for any other name.
-func parseReverse(name fqdn.Name) (key string, isAddr, ok bool) {
-	below, ok := name.Within(inAddrArpa)
-	family, base, bits, size := byte('4'), 10, 8, 4
-	if !ok {
-		if below, ok = name.Within(ip6Arpa); !ok {
-			return "", false, false
-		}
-		family, base, bits, size = '6', 16, 4, 32
+// Check checks the Service in a zone at domain.
+func (s *Service) Check(domain fqdn.Name) error {
+	if err := checkNames(domain, field{"metadata.name", s.Name}, field{"metadata.namespace", s.Namespace}); err != nil {
+		return err
 	}
-	var reversed [33]byte
-	n := 0
-	for below != "" {
-		var l string
-		l, below = below.Cut()
-		v, err := strconv.ParseUint(l, base, bits)
-		// Only the canonical form: neither 007 nor +7.
-		if err != nil || n == size || strconv.FormatUint(v, base) != l {
-			return "", false, false
+	for _, addr := range s.ClusterIPs {
+		if err := checkAddr(addr); err != nil {
+			return fmt.Errorf("spec.clusterIPs: %w", err)
 		}
-		n++
-		reversed[len(reversed)-n] = byte(v)
 	}
-	reversed[len(reversed)-n-1] = family
-	return string(reversed[len(reversed)-n-1:]), n == size, true
+	for _, p := range s.Ports {
+		if err := p.Check(); err != nil {
+			return fmt.Errorf("spec.ports: %w", err)
+		}
+	}
+	return nil
 }
 
-// prefix returns the range of addresses whose keys start with key.
-func prefix(key string) netip.Prefix {
-	if key[0] == '4' {
-		var b [4]byte
-		copy(b[:], key[1:])
-		return netip.PrefixFrom(netip.AddrFrom4(b), 8*(len(key)-1))
+// Check checks the slice in a zone at domain.
+func (s *EndpointSlice) Check(domain fqdn.Name) error {
+	if err := checkNames(domain, field{"label kubernetes.io/service-name", s.Service},
+		field{"metadata.namespace", s.Namespace}); err != nil {
+		return err
 	}
-	var b [16]byte
-	for i := range len(key) - 1 {
-		b[i/2] |= key[i+1] << (4 * (1 - i%2))
+	for _, p := range s.Ports {
+		if err := p.Check(); err != nil {
+			return fmt.Errorf("ports: %w", err)
+		}
 	}
-	return netip.PrefixFrom(netip.AddrFrom16(b), 4*(len(key)-1))
+	for _, ep := range s.Endpoints {
+		if err := s.CheckEndpoint(domain, ep); err != nil {
+			return fmt.Errorf("endpoints: %w", err)
+		}
+	}
+	return nil
+}
+
+// CheckEndpoint checks one endpoint of a slice with a valid name.
+func (s *EndpointSlice) CheckEndpoint(domain fqdn.Name, ep Endpoint) error {
+	if err := checkAddr(ep.Addr); err != nil {
+		return err
+	}
+	return checkNames(domain, field{"hostname", hostLabel(ep.Hostname, ep.Addr)},
+		field{"label kubernetes.io/service-name", s.Service}, field{"metadata.namespace", s.Namespace})
+}
+
+// Check checks the port.
+func (p Port) Check() error {
+	if p.Name != "" {
+		if problems := fqdn.LabelProblems(p.Name); problems != nil {
+			return fmt.Errorf("name %q: %s", p.Name, strings.Join(problems, ", "))
+		}
+	}
+	if p.Protocol != "tcp" && p.Protocol != "udp" && p.Protocol != "sctp" {
+		return fmt.Errorf("protocol %q: must be TCP, UDP or SCTP", p.Protocol)
+	}
+	if p.Number == 0 {
+		return errors.New("port is 0")
+	}
+	return nil
+}
+
+// Check checks the pod in a zone at domain. The name of the pod is in no record.
+func (p *Pod) Check(domain fqdn.Name) error {
+	for _, addr := range p.Addrs {
+		if err := checkAddr(addr); err != nil {
+			return fmt.Errorf("status.podIPs: %w", err)
+		}
+		if err := checkNames(domain, field{"address", addrLabel(addr)}, field{"metadata.namespace", p.Namespace}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkAddr accepts the addresses that a record can carry, in their canonical form.
+func checkAddr(addr netip.Addr) error {
+	if !addr.IsValid() || addr.Is4In6() || addr.Zone() != "" {
+		return fmt.Errorf("%v is not an address for a DNS record: want IPv4 or IPv6, neither mapped nor with a zone", addr)
+	}
+	return nil
+}
+
+// field is a label of a name and its field in the API.
+type field struct{ path, label string }
+
+// checkNames checks the labels, and the length of the name that they make below
+// svc.<domain>.
+func checkNames(domain fqdn.Name, labels ...field) error {
+	wire := len("\x03svc") + len(domain)
+	for _, l := range labels {
+		if problems := fqdn.LabelProblems(l.label); problems != nil {
+			return fmt.Errorf("%s %q: %s", l.path, l.label, strings.Join(problems, ", "))
+		}
+		wire += 1 + len(l.label)
+	}
+	if wire > fqdn.MaxWire {
+		return fmt.Errorf("%s %q: name below %s has %d bytes on the wire: the limit is %d",
+			labels[0].path, labels[0].label, domain, wire, fqdn.MaxWire)
+	}
+	return nil
 }

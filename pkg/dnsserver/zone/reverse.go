@@ -4,14 +4,78 @@
 package zone
 
 import (
-	"iter"
-	"math/bits"
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
+
+// The zones of reverse names, RFC 1035 section 3.5 and RFC 3596 section 2.5.
+const (
+	inAddrArpa fqdn.Name = "\x07in-addr\x04arpa\x00"
+	ip6Arpa    fqdn.Name = "\x03ip6\x04arpa\x00"
+
+	arpa = "\x04arpa\x00" // the end of all reverse names; other names are not parsed
+)
+
+// addrKey returns the key of an address: the family, then an octet (IPv4) or a nibble (IPv6)
+// for each label of the reverse name, the outermost label first.
+func addrKey(addr netip.Addr) string {
+	if addr.Is4() {
+		b := addr.As4()
+		return "4" + string(b[:])
+	}
+	key := make([]byte, 1, 33)
+	key[0] = '6'
+	for _, b := range addr.As16() {
+		key = append(key, b>>4, b&15)
+	}
+	return string(key)
+}
+
+// parseReverse parses a reverse name into an addrKey, or into the prefix of one, with
+// isAddr false. It reports false for any other name.
+func parseReverse(name fqdn.Name) (key string, isAddr, ok bool) {
+	below, ok := name.Within(inAddrArpa)
+	family, base, bits, size := byte('4'), 10, 8, 4
+	if !ok {
+		if below, ok = name.Within(ip6Arpa); !ok {
+			return "", false, false
+		}
+		family, base, bits, size = '6', 16, 4, 32
+	}
+	var reversed [33]byte
+	n := 0
+	for below != "" {
+		var l string
+		l, below = below.Cut()
+		v, err := strconv.ParseUint(l, base, bits)
+		// Only the canonical form: neither 007 nor +7.
+		if err != nil || n == size || strconv.FormatUint(v, base) != l {
+			return "", false, false
+		}
+		n++
+		reversed[len(reversed)-n] = byte(v)
+	}
+	reversed[len(reversed)-n-1] = family
+	return string(reversed[len(reversed)-n-1:]), n == size, true
+}
+
+// prefix returns the range of addresses whose keys start with key.
+func prefix(key string) netip.Prefix {
+	if key[0] == '4' {
+		var b [4]byte
+		copy(b[:], key[1:])
+		return netip.PrefixFrom(netip.AddrFrom4(b), 8*(len(key)-1))
+	}
+	var b [16]byte
+	for i := range len(key) - 1 {
+		b[i/2] |= key[i+1] << (4 * (1 - i%2))
+	}
+	return netip.PrefixFrom(netip.AddrFrom16(b), 4*(len(key)-1))
+}
 
 // ReverseZones returns the reverse zones of a range of addresses. A range that does not end at
 // a label has several, at most 128.
@@ -20,47 +84,42 @@ func ReverseZones(p netip.Prefix) []fqdn.Name {
 	if p.Addr().Is6() {
 		base, perLabel, radix = ip6Arpa, 4, 16
 	}
-	octets := p.Masked().Addr().AsSlice()
-	labels := reverseLabels(p)
-	name := base
-	for i := range labels - 1 {
-		name = fqdn.Join(name, strconv.FormatUint(uint64(digit(octets, i, perLabel)), radix))
-	}
-	if labels == 0 {
+	labels := addrKey(p.Masked().Addr())[1 : 1+reverseLabels(p)]
+	if labels == "" {
 		return []fqdn.Name{base}
 	}
-	first := digit(octets, labels-1, perLabel)
+	last := len(labels) - 1
+	for _, label := range []byte(labels[:last]) {
+		base = fqdn.Join(base, strconv.FormatUint(uint64(label), radix))
+	}
 	var zones []fqdn.Name
-	for i := range 1 << (labels*perLabel - p.Bits()) {
-		zones = append(zones, fqdn.Join(name, strconv.FormatUint(uint64(int(first)+i), radix)))
+	for i := range 1 << (len(labels)*perLabel - p.Bits()) {
+		zones = append(zones, fqdn.Join(base, strconv.FormatUint(uint64(int(labels[last])+i), radix)))
 	}
 	return zones
 }
 
-// digit returns the i-th group of bits of an address: an octet, or a nibble.
-func digit(octets []byte, i, bits int) byte {
-	if bits == 8 {
-		return octets[i]
-	}
-	return octets[i/2] >> (4 * (1 - i%2)) & 15
-}
-
-// maxNetworks is the number of networks after which Networks stops: anyone who may create
-// EndpointSlices can add others.
+// maxNetworks is the number of networks after which Networks ignores others: anyone who may create
+// EndpointSlices can add some.
 const maxNetworks = 8
 
-// Networks returns the networks that addresses show, at most maxNetworks, to suggest values for
-// Config.Reverse: the common prefix of the addresses in each /12, at most /16, which is a reverse zone. For
-// IPv6 in each /48, at most /64. The ranges of Services and pods have rarely less than 12 bits.
-func Networks(addrs iter.Seq[netip.Addr]) (found []netip.Prefix) {
-	for addr := range addrs {
-		if len(found) == maxNetworks {
-			break
+// Networks returns the networks of Services and those of endpoints, at most maxNetworks of each, to suggest
+// values for Config.Reverse: the common prefix of the addresses in each /12, at most /16, which is a reverse
+// zone. For IPv6 in each /48, at most /64. The ranges of Services and pods have rarely less than 12 bits.
+func (s *Snapshot) Networks() (services, endpoints []netip.Prefix) {
+	for svc := range s.Services() {
+		for _, addr := range svc.ClusterIPs {
+			services = addNetwork(services, addr)
 		}
-		found = addNetwork(found, addr)
 	}
-	slices.SortFunc(found, netip.Prefix.Compare)
-	return found
+	for slice := range s.EndpointSlices() {
+		for _, e := range slice.Endpoints {
+			endpoints = addNetwork(endpoints, e.Addr)
+		}
+	}
+	slices.SortFunc(services, netip.Prefix.Compare)
+	slices.SortFunc(endpoints, netip.Prefix.Compare)
+	return services, endpoints
 }
 
 func addNetwork(found []netip.Prefix, addr netip.Addr) []netip.Prefix {
@@ -68,49 +127,109 @@ func addNetwork(found []netip.Prefix, addr netip.Addr) []netip.Prefix {
 	if addr.Is6() {
 		shortest, longest = 48, 64
 	}
+	if len(found) == maxNetworks {
+		return found
+	}
 	for i, p := range found {
-		if n := min(commonBits(p.Addr(), addr), p.Bits()); p.Addr().Is6() == addr.Is6() && n >= shortest {
-			found[i] = netip.PrefixFrom(addr, n).Masked()
-			return found
+		for n := p.Bits(); n >= shortest; n-- {
+			if wider := netip.PrefixFrom(p.Addr(), n); wider.Contains(addr) {
+				found[i] = wider.Masked()
+				return found
+			}
 		}
 	}
 	return append(found, netip.PrefixFrom(addr, longest).Masked())
 }
 
-// commonBits returns the length of the common prefix of two addresses of one family.
-func commonBits(a, b netip.Addr) (n int) {
-	x, y := a.AsSlice(), b.AsSlice()
-	for i := range min(len(x), len(y)) {
-		if diff := x[i] ^ y[i]; diff != 0 {
-			return n + bits.LeadingZeros8(diff)
-		}
-		n += 8
+// lookupReverse looks up a name outside of the domain.
+func (s *Snapshot) lookupReverse(name fqdn.Name) (Status, fqdn.Name, Node) {
+	if !strings.HasSuffix(string(name), arpa) {
+		return NotInZone, "", Node{}
 	}
-	return n
+	key, isAddr, ok := parseReverse(name)
+	if !ok {
+		return s.lookupNonAddress(name)
+	}
+	var owners []owner
+	if isAddr {
+		owners = s.owners(key)
+	}
+	node := Node{snapshot: s, owners: owners, addr: prefix(key).Addr()}
+	zone, inRanges := s.reverseZone(name, key)
+	switch {
+	case inRanges && !s.loaded:
+		return Unknown, zone, Node{}
+	case inRanges:
+		node.Apex = name == zone
+		// A range with addresses is an empty non-terminal (RFC 8020).
+		if !node.Apex && owners == nil && (isAddr || !s.addrs.below(key)) {
+			return NXDomain, zone, Node{}
+		}
+		return Exists, zone, node
+	case !isAddr || len(s.config.Reverse) > 0:
+	case !s.loaded && slices.ContainsFunc(privateRanges, func(p netip.Prefix) bool { return p.Contains(node.addr) }):
+		return Unknown, name, Node{}
+	case s.loaded && owners != nil:
+		return Exists, name, node
+	}
+	return NotInZone, "", Node{}
 }
 
-// ClusterIPs yields the addresses of Services.
-func (s *Snapshot) ClusterIPs() iter.Seq[netip.Addr] {
-	return func(yield func(netip.Addr) bool) {
-		for svc := range s.Services() {
-			for _, addr := range svc.ClusterIPs {
-				if !yield(addr) {
-					return
-				}
-			}
-		}
+// lookupNonAddress looks up a name in the reverse zones that is not the name of an address
+// or of a range. It is NXDomain if a name above it is in the ranges.
+func (s *Snapshot) lookupNonAddress(name fqdn.Name) (Status, fqdn.Name, Node) {
+	if len(s.config.Reverse) == 0 {
+		return NotInZone, "", Node{}
 	}
+	for name != "" {
+		_, name = name.Cut()
+		key, _, ok := parseReverse(name)
+		if !ok {
+			continue
+		}
+		zone, inRanges := s.reverseZone(name, key)
+		switch {
+		case !inRanges:
+			return NotInZone, "", Node{}
+		case !s.loaded:
+			return Unknown, zone, Node{}
+		}
+		return NXDomain, zone, Node{}
+	}
+	return NotInZone, "", Node{}
 }
 
-// EndpointAddrs yields the addresses of endpoints, with repetitions.
-func (s *Snapshot) EndpointAddrs() iter.Seq[netip.Addr] {
-	return func(yield func(netip.Addr) bool) {
-		for slice := range s.EndpointSlices() {
-			for _, e := range slice.Endpoints {
-				if !yield(e.Addr) {
-					return
-				}
-			}
+// reverseZone returns the zone of a reverse name in the configured ranges, given its key: that
+// of the longest range, or of a part of it if the range does not end at a label.
+func (s *Snapshot) reverseZone(name fqdn.Name, key string) (fqdn.Name, bool) {
+	longest := -1 // labels of the zone below in-addr.arpa or ip6.arpa
+	for _, p := range s.config.Reverse {
+		if p.Bits() <= prefix(key).Bits() && p.Overlaps(prefix(key)) {
+			longest = max(longest, reverseLabels(p))
 		}
 	}
+	if longest < 0 {
+		return "", false
+	}
+	for range len(key) - 1 - longest {
+		_, name = name.Cut()
+	}
+	return name, true
+}
+
+// reverseLabels returns the number of labels below in-addr.arpa or ip6.arpa in the names of
+// the reverse zones of a range.
+func reverseLabels(p netip.Prefix) int {
+	perLabel := 8
+	if p.Addr().Is6() {
+		perLabel = 4
+	}
+	return (p.Bits() + perLabel - 1) / perLabel
+}
+
+// privateRanges are the ranges of private addresses (RFC 1918, RFC 6598, RFC 4193). Before
+// the zone is loaded, the reverse names of their addresses are neither NXDomain nor forwarded.
+var privateRanges = []netip.Prefix{
+	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"),
+	netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fc00::/7"),
 }

@@ -47,11 +47,6 @@ type SRVSet struct {
 	port, proto string // "": all named ports
 }
 
-// Name returns the name of a target of the set.
-func (s SRVSet) Name(t *Target) fqdn.Name {
-	return fqdn.Name(append(t.AppendLabel(nil), s.Service...))
-}
-
 // Targets returns the number of targets, some of which may have no record.
 func (s SRVSet) Targets() int { return len(s.targets) }
 

@@ -237,7 +237,7 @@ func describe(t *testing.T, s *Snapshot, text string) string {
 	}
 	set := n.SRV(100)
 	for t, port := range set.All(0) {
-		parts = append(parts, fmt.Sprintf("SRV %d %d %s", set.Weight(), port, set.Name(t)))
+		parts = append(parts, fmt.Sprintf("SRV %d %d %s", set.Weight(), port, fqdn.Name(append(t.AppendLabel(nil), set.Service...))))
 	}
 	for _, p := range n.PTR(100) {
 		parts = append(parts, "PTR "+p.String())
@@ -380,12 +380,17 @@ func TestNetworks(t *testing.T) {
 		{"more than the limit", strings.Join(many, " "), "[0.0.0.0/16 1.0.0.0/16 2.0.0.0/16 3.0.0.0/16 " +
 			"4.0.0.0/16 5.0.0.0/16 6.0.0.0/16 7.0.0.0/16]"},
 	} {
-		var addrs []netip.Addr
-		for _, text := range strings.Fields(tt.addrs) {
-			addrs = append(addrs, netip.MustParseAddr(text))
-		}
-		if got := fmt.Sprint(Networks(slices.Values(addrs))); got != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		z := newZone(t, Config{})
+		z.Update(1, func(e *Edit) {
+			s := EndpointSlice{Namespace: "a", Name: "x", Service: "x"}
+			for _, addr := range addrs(strings.Fields(tt.addrs)...) {
+				s.Endpoints = append(s.Endpoints, Endpoint{Addr: addr})
+			}
+			e.PutEndpointSlice(s)
+			e.PutService(Service{Namespace: "a", Name: "y", ClusterIPs: addrs(strings.Fields(tt.addrs)...)})
+		})
+		if services, endpoints := z.Snapshot().Networks(); fmt.Sprint(services) != tt.want || fmt.Sprint(endpoints) != tt.want {
+			t.Errorf("%s: %v and %v, want %s", tt.name, services, endpoints, tt.want)
 		}
 	}
 }
