@@ -178,27 +178,36 @@ func caManifests(t *testing.T) (objects []runtime.Object, bundle []byte) {
 	return objects, bundle
 }
 
-func TestWebhookManifests_Selectors(t *testing.T) {
+// TestWebhookManifests_Rights: the selectors have the pods of the server, which may read StatefulSets, and
+// nothing else.
+func TestWebhookManifests_Rights(t *testing.T) {
 	objects, _ := caManifests(t)
-	service := one[*corev1.Service](t, objects)
 	deployment := one[*appsv1.Deployment](t, objects)
-	pod := deployment.Spec.Template
-	budget := one[*policyv1.PodDisruptionBudget](t, objects)
-	for name, selector := range map[string]map[string]string{"Service": service.Spec.Selector,
-		"PodDisruptionBudget": budget.Spec.Selector.MatchLabels, "Deployment": deployment.Spec.Selector.MatchLabels} {
+	pod, own := deployment.Spec.Template, deployment.Spec.Selector.MatchLabels
+	for name, selector := range map[string]map[string]string{"Service": one[*corev1.Service](t, objects).Spec.Selector,
+		"PodDisruptionBudget": one[*policyv1.PodDisruptionBudget](t, objects).Spec.Selector.MatchLabels, "Deployment": own} {
 		if len(selector) == 0 || selector["app.kubernetes.io/name"] != pod.Labels["app.kubernetes.io/name"] {
 			t.Errorf("the %s selects %v, the pods have %v", name, selector, pod.Labels)
 		}
 	}
 	// The documentation selects the pods by it, and the selector of a Deployment is immutable.
 	const component = "app.kubernetes.io/component"
-	if pod.Labels[component] != "webhook" || deployment.Spec.Selector.MatchLabels[component] != "" {
-		t.Errorf("the pods have the labels %v, the Deployment selects %v", pod.Labels, deployment.Spec.Selector.MatchLabels)
+	if pod.Labels[component] != "webhook" || own[component] != "" {
+		t.Errorf("the pods have the labels %v, the Deployment selects %v", pod.Labels, own)
+	}
+	role, binding, account := one[*rbacv1.ClusterRole](t, objects),
+		one[*rbacv1.ClusterRoleBinding](t, objects), one[*corev1.ServiceAccount](t, objects)
+	rights := []rbacv1.PolicyRule{{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, Verbs: []string{"get"}}}
+	if !reflect.DeepEqual(role.Rules, rights) || binding.RoleRef.Name != role.Name ||
+		binding.Subjects[0].Name != account.Name || binding.Subjects[0].Namespace != "dns" ||
+		account.AutomountServiceAccountToken != nil || pod.Spec.AutomountServiceAccountToken != nil ||
+		pod.Spec.ServiceAccountName != account.Name {
+		t.Errorf("%+v may %+v", binding, role.Rules)
 	}
 }
 
 // TestWebhookManifests_Hooks: the API servers call the Service, trust its certificate, and go on
-// without it.
+// without it. They wait long enough for a StatefulSet that the server reads.
 func TestWebhookManifests_Hooks(t *testing.T) {
 	objects, bundle := caManifests(t)
 	service := one[*corev1.Service](t, objects)
@@ -220,34 +229,14 @@ func TestWebhookManifests_Hooks(t *testing.T) {
 	for _, w := range one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, objects).Webhooks {
 		checkHook(w.Name, webhook.PathValidate, w.ClientConfig, w.FailurePolicy, w.SideEffects,
 			w.TimeoutSeconds, len(w.MatchConditions), w.NamespaceSelector.MatchExpressions[0].Values)
+		wait := time.Duration(*w.TimeoutSeconds) * time.Second
+		if w.Name == "scale.validate.dnsconfigurer.dev" && wait < 2*webhook.OpenTimeout {
+			t.Errorf("the timeout of the webhook is %v, that of reading a StatefulSet %v", wait, webhook.OpenTimeout)
+		}
 	}
 	for _, w := range one[*admissionregistrationv1.MutatingWebhookConfiguration](t, objects).Webhooks {
 		checkHook(w.Name, webhook.PathMutate, w.ClientConfig, w.FailurePolicy, w.SideEffects,
 			w.TimeoutSeconds, len(w.MatchConditions), w.NamespaceSelector.MatchExpressions[0].Values)
-	}
-}
-
-// TestWebhookManifests_Rights: the server may read StatefulSets, and nothing else.
-func TestWebhookManifests_Rights(t *testing.T) {
-	objects, _ := caManifests(t)
-	pod := one[*appsv1.Deployment](t, objects).Spec.Template
-	var timeout int32
-	for _, w := range one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, objects).Webhooks {
-		if w.Name == "scale.validate.dnsconfigurer.dev" {
-			timeout = *w.TimeoutSeconds
-		}
-	}
-	role, binding, account := one[*rbacv1.ClusterRole](t, objects),
-		one[*rbacv1.ClusterRoleBinding](t, objects), one[*corev1.ServiceAccount](t, objects)
-	rights := []rbacv1.PolicyRule{{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, Verbs: []string{"get"}}}
-	if !reflect.DeepEqual(role.Rules, rights) || binding.RoleRef.Name != role.Name ||
-		binding.Subjects[0].Name != account.Name || binding.Subjects[0].Namespace != "dns" ||
-		account.AutomountServiceAccountToken != nil || pod.Spec.AutomountServiceAccountToken != nil ||
-		pod.Spec.ServiceAccountName != account.Name {
-		t.Errorf("%+v may %+v", binding, role.Rules)
-	}
-	if time.Duration(timeout)*time.Second < 2*webhook.OpenTimeout {
-		t.Errorf("the timeout of the webhook is %d s, that of reading a StatefulSet %v", timeout, webhook.OpenTimeout)
 	}
 }
 
