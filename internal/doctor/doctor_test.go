@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -118,9 +119,13 @@ func codes(r v1alpha1.DoctorResult) []string {
 	return slices.Compact(list)
 }
 
-// TestRun_Faults applies each fault to the healthy cluster.
+// TestRun_Faults applies each fault to the healthy cluster. test/dnsfaults/found.md has a row for each.
 func TestRun_Faults(t *testing.T) {
 	faults, err := dnsfaults.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../test/dnsfaults/found.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,8 +138,13 @@ func TestRun_Faults(t *testing.T) {
 			}
 			r := Run(t.Context(), snapshotOf(t, objects))
 			checkFault(t, r, f.Finds, f.Evidence)
-			if f.Object != "" && !slices.ContainsFunc(r.Findings, func(d v1alpha1.DoctorFinding) bool { return d.Object == f.Object }) {
-				t.Errorf("no finding is about %s: %+v", f.Object, r.Findings)
+			exit := 0
+			if slices.ContainsFunc(r.Findings, func(d v1alpha1.DoctorFinding) bool { return d.Severity == "error" }) {
+				exit = 1
+			}
+			row, err := f.Found(r, exit, f.Finds)
+			if err != nil || !strings.Contains(string(page), row+"\n") {
+				t.Errorf("%v, test/dnsfaults/found.md lacks the row %s", err, row)
 			}
 		})
 	}

@@ -7,18 +7,16 @@ import (
 	"errors"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
-
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -93,30 +91,25 @@ func TestAPIServerAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent := exec.Command("unshare", "--mount", "sh", "-c", inPod, "sh", process.Build(t, dir), "agent",
-		"--config", filepath.Join(dir, "agent.yaml"), "--node-name", "worker")
-	agent.Env = append(os.Environ(), "DIR="+dir, "KUBERNETES_SERVICE_HOST="+host, "KUBERNETES_SERVICE_PORT="+port)
-	var log strings.Builder
-	agent.Stderr = &log
+	agent := &process.Process{Program: "unshare", LogFile: filepath.Join(dir, "log"), Args: []string{
+		"--mount", "env", "DIR=" + dir, "KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port,
+		"sh", "-c", inPod, "sh", process.Build(t, dir), "agent", "--config", filepath.Join(dir, "agent.yaml"), "--node-name", "worker"}}
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- agent.Wait() }()
 	t.Cleanup(func() {
-		_ = agent.Process.Kill()
-		<-ended
+		agent.Kill()
 		if t.Failed() {
-			t.Log(log.String())
+			t.Log(agent.Log())
 		}
 	})
-
 	await := func(what string, condition func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(5 * time.Minute); !condition(); time.Sleep(50 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("not in 5 minutes: %s", what)
-			}
+		poll.Until(t, what, condition)
+	}
+	hasEvent := func(reason string) func() bool {
+		return func() bool {
+			return strings.Contains(run("", "get", "events", "-o", "jsonpath={.items[*].reason}"), reason)
 		}
 	}
 	var conn net.Conn
@@ -144,16 +137,12 @@ func TestAPIServerAgent(t *testing.T) {
 		}
 	}
 	await("the file is written", hasServer("169.254.20.10"))
-	await("an event of the pod", func() bool {
-		return strings.Contains(run("", "get", "events", "-o", "jsonpath={.items[*].reason}"), events.ReasonConfigured)
-	})
+	await("an event of the pod", hasEvent(events.ReasonConfigured))
 	run("", "annotate", "pod", "web", "dnsconfigurer.dev/policy-")
 	await("the file of a pod without the annotation", hasServer("10.96.0.10"))
 	run("", "annotate", "pod", "web", "dnsconfigurer.dev/policy=ClusterFirstWithAutopath")
 	await("the file of a pod with the annotation again", hasServer("169.254.20.10"))
-	await("an event of the change", func() bool {
-		return strings.Contains(run("", "get", "events", "-o", "jsonpath={.items[*].reason}"), events.ReasonRefreshed)
-	})
+	await("an event of the change", hasEvent(events.ReasonRefreshed))
 	taints := func() string {
 		return run("", "get", "node", "worker", "-o", "jsonpath={range .spec.taints[*]}{.key}:{.effect} {end}")
 	}
@@ -161,9 +150,7 @@ func TestAPIServerAgent(t *testing.T) {
 	if err := podfile.Write(conn, podfile.Event{Kind: podfile.Synchronized}); err != nil {
 		t.Fatal(err)
 	}
-	await("a warning of the agent, which may not read nodes", func() bool {
-		return strings.Contains(run("", "get", "events", "-o", "jsonpath={.items[*].reason}"), events.ReasonTaintKept)
-	})
+	await("a warning of the agent, which may not read nodes", hasEvent(events.ReasonTaintKept))
 	if got := taints(); got != all {
 		t.Errorf("taints %q, want %q", got, all)
 	}

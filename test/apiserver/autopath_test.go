@@ -72,11 +72,7 @@ type autopathTest struct{ kubectl *apiserver.Kubectl }
 // run has kubectl do what must succeed, in the namespace.
 func (s *autopathTest) run(t *testing.T, namespace, stdin string, args ...string) string {
 	t.Helper()
-	out, _, err := s.kubectl.Run(t.Context(), stdin, append(args, "--namespace="+namespace)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return s.kubectl.MustRun(t, stdin, append(args, "--namespace="+namespace)...)
 }
 
 // namespace makes a namespace with what its controller would make, and pods need.

@@ -7,22 +7,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
-	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // controllerTime is how long the controllers may take for all objects of the test.
@@ -39,21 +34,15 @@ const variants = 6
 func TestAPIServer_Controllers(t *testing.T) {
 	c := apiserver.Start(t, withoutAccounts)
 	c.StartControllers(t, "deployment-controller", "replicaset-controller", "statefulset-controller")
-	config, err := c.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	api, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := newWebhookTest(t, c)
+	api := w.api
 	var objects [][]byte
 	for kind, lengths := range map[string][]int{"StatefulSet": {52, 53, 54, 55, 61}, "Deployment": {242, 243, 253}} {
 		for _, n := range lengths {
 			objects = append(objects, extended(t, kind, n))
 		}
 	}
-	severities := nameSeverities(t, objects)
+	severities := nameSeverities(t, w.binary, objects)
 	refused, accepted := map[string]int{}, map[string]int{}
 	ctx, cancel := context.WithTimeout(t.Context(), controllerTime)
 	defer cancel()
@@ -64,7 +53,9 @@ func TestAPIServer_Controllers(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, o := range objects {
-			create(ctx, t, api, namespace, variant, o)
+			if s, err := w.create(ctx, vary(t, o, namespace, variant), false); err != nil || s.refused != "" {
+				t.Fatal(s.refused, err)
+			}
 		}
 	}
 	for variant := range variants {
@@ -92,48 +83,31 @@ func TestAPIServer_Controllers(t *testing.T) {
 
 // extended returns an object with a name of n characters, the first of which is the first of its
 // kind.
-func extended(t *testing.T, kind string, n int) []byte {
+func extended(t *testing.T, kindName string, n int) []byte {
 	t.Helper()
-	name := strings.ToLower(kind[:1]) + strings.Repeat("n", n-1)
-	for _, k := range kinds {
-		if k.name == kind {
-			return named(t, k, map[string]any{"name": name}, nil)
-		}
-	}
-	t.Fatalf("no kind %s", kind)
-	return nil
+	name := strings.ToLower(kindName[:1]) + strings.Repeat("n", n-1)
+	i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == kindName })
+	return named(t, kinds[i], map[string]any{"name": name}, nil)
 }
 
-// create creates a variant of an object.
-func create(ctx context.Context, t *testing.T, api kubernetes.Interface, namespace string, variant int, object []byte) {
+// vary returns a variant of an object in a namespace, whose pods have a label for its name.
+func vary(t *testing.T, object []byte, namespace string, variant int) []byte {
 	t.Helper()
-	var kind metav1.TypeMeta
-	if err := json.Unmarshal(object, &kind); err != nil {
+	var o struct {
+		APIVersion string            `json:"apiVersion"`
+		Kind       string            `json:"kind"`
+		Metadata   metav1.ObjectMeta `json:"metadata"`
+		Spec       map[string]any    `json:"spec"`
+	}
+	if err := json.Unmarshal(object, &o); err != nil {
 		t.Fatal(err)
 	}
-	var err error
-	if kind.Kind == "StatefulSet" {
-		var set appsv1.StatefulSet
-		if err = json.Unmarshal(object, &set); err == nil {
-			vary(&set.Spec.Template, set.Name, variant)
-			_, err = api.AppsV1().StatefulSets(namespace).Create(ctx, &set, metav1.CreateOptions{})
-		}
-	} else {
-		var deployment appsv1.Deployment
-		if err = json.Unmarshal(object, &deployment); err == nil {
-			vary(&deployment.Spec.Template, deployment.Name, variant)
-			_, err = api.AppsV1().Deployments(namespace).Create(ctx, &deployment, metav1.CreateOptions{})
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// vary makes a variant of the pods of an object, with a label for its name.
-func vary(template *corev1.PodTemplateSpec, name string, variant int) {
-	template.Labels["owner"] = hashOf(name)
-	template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "VARIANT", Value: fmt.Sprint(variant)}}
+	o.Metadata.Namespace = namespace
+	pod := o.Spec["template"].(map[string]any)
+	pod["metadata"].(map[string]any)["labels"].(map[string]any)["owner"] = hashOf(o.Metadata.Name)
+	container := pod["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
+	container["env"] = []any{map[string]any{"name": "VARIANT", "value": fmt.Sprint(variant)}}
+	return []byte(text(t, o))
 }
 
 // hashOf returns a label value for a name that is too long for one.
@@ -189,38 +163,16 @@ func revisionOf(ctx context.Context, t *testing.T, api kubernetes.Interface, nam
 
 // nameSeverities returns the severities of the findings of the command validate about names that
 // controllers extend, by name. "" is none.
-func nameSeverities(t *testing.T, objects [][]byte) map[string]string {
+func nameSeverities(t *testing.T, binary string, objects [][]byte) map[string]string {
 	t.Helper()
 	severities := map[string]string{}
-	file := filepath.Join(t.TempDir(), "objects.json")
-	var all []byte
-	for _, o := range objects {
-		all = append(append(all, o...), '\n')
-	}
-	if err := os.WriteFile(file, all, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.CommandContext(t.Context(), process.Build(t, t.TempDir()), "validate", "-o", "json", file).Output()
-	if len(out) == 0 {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(out)) {
-		var o struct {
-			Name     string
-			Findings []struct{ Code, Severity string }
-		}
-		if err := json.Unmarshal([]byte(line), &o); err != nil {
-			t.Fatalf("%v: %s", err, line)
-		}
+	for _, o := range validated(t, binary, objects) {
 		severities[o.Name] = ""
 		for _, f := range o.Findings {
 			if f.Code == "statefulset-name" {
 				severities[o.Name] = f.Severity
 			}
 		}
-	}
-	if len(severities) != len(objects) {
-		t.Fatalf("%d names of %d objects", len(severities), len(objects))
 	}
 	return severities
 }

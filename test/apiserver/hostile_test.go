@@ -4,15 +4,13 @@
 package apiserver_test
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
-	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
@@ -74,21 +72,17 @@ func TestAPIServer_HostilePods(t *testing.T) {
 			}
 		}
 	}
-	k := c.Kubectl(t)
 	t.Run("policies", func(t *testing.T) {
-		enforce(t, k)
+		enforce(t, w.kubectl)
 		refuse(t, "ValidatingAdmissionPolicy 'dnsconfigurer-errors'")
-		k.MustRun(t, "", "delete", "validatingadmissionpolicies,validatingadmissionpolicybindings", "--all")
+		w.kubectl.MustRun(t, "", "delete", "validatingadmissionpolicies,validatingadmissionpolicybindings", "--all")
 	})
 	t.Run("webhook", func(t *testing.T) {
 		w.install(t, "ValidatingWebhookConfiguration")
 		w.install(t, "MutatingWebhookConfiguration")
 		w.patient(t)
 		defer w.serve(t, webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t)}))()
-		poll.Until(t, "a denial", func() bool {
-			s, err := w.create(t.Context(), []byte(tooLong), true)
-			return err == nil && strings.HasPrefix(s.refused, deniedBy)
-		})
+		w.until(t, "a denial", true)
 		before := w.failedOpen(t)
 		refuse(t, deniedBy)
 		if after := w.failedOpen(t); after != before {
@@ -100,15 +94,11 @@ func TestAPIServer_HostilePods(t *testing.T) {
 // patient raises the timeout of the validating webhook: a slow machine may need more than 3 s.
 func (w *webhookTest) patient(t *testing.T) {
 	t.Helper()
-	configurations := w.api.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	c, err := configurations.Get(t.Context(), "dnsconfigurer", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
+	const names = "jsonpath={range .webhooks[*]}{.name}\n{end}"
+	var patch []string
+	for i := range strings.Fields(w.kubectl.MustRun(t, "", "get", "validatingwebhookconfiguration", "dnsconfigurer", "-o", names)) {
+		patch = append(patch, fmt.Sprintf(`{"op":"replace","path":"/webhooks/%d/timeoutSeconds","value":30}`, i))
 	}
-	for i := range c.Webhooks {
-		c.Webhooks[i].TimeoutSeconds = new(int32(30))
-	}
-	if _, err := configurations.Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	w.kubectl.MustRun(t, "", "patch", "validatingwebhookconfiguration", "dnsconfigurer", "--type=json",
+		"--patch=["+strings.Join(patch, ",")+"]")
 }

@@ -15,6 +15,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 )
 
@@ -69,7 +70,8 @@ func TestAPIServer_Names(t *testing.T) {
 		objects = append(objects, named(t, kinds[0], map[string]any{"name": "web"}, map[string]any{"hostAliases": aliases}))
 	}
 	refused := 0
-	for i, errs := range validated(t, w.binary, objects) {
+	for i, o := range validated(t, w.binary, objects) {
+		errs := refusals(o)
 		s, err := w.create(t.Context(), objects[i], true)
 		if err != nil {
 			t.Fatal(err)
@@ -101,12 +103,6 @@ func named(t *testing.T, k kind, metadata, fields map[string]any) []byte {
 	manifest := strings.NewReplacer(", ANNOTATIONS", "", "ANNOTATIONS", "",
 		"metadata: {name: NAME}", meta, "metadata: {name: NAME, ANNOTATIONS}", meta,
 		"NAME", "app", "SPEC", text(t, spec)).Replace(k.manifest)
-	return asJSON(t, manifest)
-}
-
-// asJSON converts an object of YAML.
-func asJSON(t *testing.T, manifest string) []byte {
-	t.Helper()
 	js, err := yaml.YAMLToJSON([]byte(manifest))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, manifest)
@@ -129,9 +125,20 @@ func indexed(t *testing.T, object []byte, completions int) []byte {
 	return []byte(text(t, o))
 }
 
-// validated returns, for each object, the errors for which the API server refuses it according
-// to the command validate.
-func validated(t *testing.T, binary string, objects [][]byte) [][]string {
+// refusals returns the errors for which the API server refuses an object, according to the command
+// validate.
+func refusals(o v1alpha1.ValidateResult) (errs []string) {
+	for _, f := range o.Findings {
+		later := f.Code == "statefulset-name" || f.Code == "generated-hostname" && o.Kind != "Job"
+		if f.Severity == "error" && f.EnforcedBy == "apiserver" && !later {
+			errs = append(errs, f.Field+": "+f.Message)
+		}
+	}
+	return errs
+}
+
+// validated returns the results of the command validate, one for each object.
+func validated(t *testing.T, binary string, objects [][]byte) (all []v1alpha1.ValidateResult) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "objects.json")
 	if err := os.WriteFile(file, bytes.Join(objects, []byte("\n")), 0o600); err != nil {
@@ -141,23 +148,12 @@ func validated(t *testing.T, binary string, objects [][]byte) [][]string {
 	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
 		t.Fatal(err)
 	}
-	var all [][]string
 	for line := range bytes.Lines(out) {
-		var o struct {
-			Kind, Error string
-			Findings    []struct{ Code, Severity, EnforcedBy, Field, Message string }
-		}
+		var o v1alpha1.ValidateResult
 		if err := json.Unmarshal(line, &o); err != nil || o.Error != "" {
 			t.Fatalf("%v %s", err, line)
 		}
-		var errs []string
-		for _, f := range o.Findings {
-			later := f.Code == "statefulset-name" || f.Code == "generated-hostname" && o.Kind != "Job"
-			if f.Severity == "error" && f.EnforcedBy == "apiserver" && !later {
-				errs = append(errs, f.Field+": "+f.Message)
-			}
-		}
-		all = append(all, errs)
+		all = append(all, o)
 	}
 	if len(all) != len(objects) {
 		t.Fatalf("%d lines about %d objects", len(all), len(objects))

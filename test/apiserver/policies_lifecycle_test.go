@@ -13,6 +13,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // lifecycleTest is an API server on which the policies are installed, replaced and removed.
@@ -27,10 +28,7 @@ type lifecycleTest struct {
 func TestAPIServerPolicies_Lifecycle(t *testing.T) {
 	c := apiserver.Start(t, withoutAccounts)
 	l := lifecycleTest{policyTest: policyTest{c.Kubectl(t), nil, map[string]bool{}},
-		binary: filepath.Join(t.TempDir(), "dnsconfigurer"), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
-	if out, err := exec.Command("go", "build", "-o", l.binary, "../../cmd/dnsconfigurer").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+		binary: process.Build(t, t.TempDir()), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	text, err := c.Kubeconfig(c.Address(), "")
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +92,7 @@ func (l lifecycleTest) check(t *testing.T) {
 	}
 	none("before the installation")
 	for _, manifests := range []string{l.render(t), l.all(t)} {
-		l.run(t, manifests, "apply", "-f", "-")
+		l.kubectl.MustRun(t, manifests, "apply", "-f", "-")
 		poll.Until(t, "after the installation", func() bool {
 			out, code := l.checked(t)
 			return code == 0 &&
@@ -103,7 +101,7 @@ func (l lifecycleTest) check(t *testing.T) {
 				strings.Contains(out, "Job: warned of by dnsconfigurer-jobs-errors, dnsconfigurer-jobs-warnings\n")
 		})
 	}
-	l.run(t, l.render(t), "delete", "-f", "-")
+	l.kubectl.MustRun(t, l.render(t), "delete", "-f", "-")
 	none("after the removal")
 	cmd := exec.CommandContext(t.Context(), l.binary, "policies", "--check", "--kubeconfig", l.kubeconfig, "-n", "missing")
 	if out, err := cmd.CombinedOutput(); err == nil ||
@@ -116,18 +114,18 @@ func (l lifecycleTest) check(t *testing.T) {
 // kube-apiserver.
 func (l lifecycleTest) tenTimes(t *testing.T) {
 	for range 10 {
-		l.run(t, l.all(t), "apply", "-f", "-")
+		l.kubectl.MustRun(t, l.all(t), "apply", "-f", "-")
 		l.until(t, true)
-		l.run(t, l.all(t), "delete", "-f", "-")
+		l.kubectl.MustRun(t, l.all(t), "delete", "-f", "-")
 		l.until(t, false)
 	}
 }
 
 func (l lifecycleTest) replace(t *testing.T) {
-	l.run(t, l.all(t), "apply", "-f", "-")
+	l.kubectl.MustRun(t, l.all(t), "apply", "-f", "-")
 	l.until(t, true)
 	for range 3 {
-		l.run(t, l.all(t), "replace", "--force", "-f", "-")
+		l.kubectl.MustRun(t, l.all(t), "replace", "--force", "-f", "-")
 		l.until(t, true)
 	}
 }
@@ -135,7 +133,7 @@ func (l lifecycleTest) replace(t *testing.T) {
 // changeDomain: with a shorter domain the long pod is allowed, with the former one denied.
 func (l lifecycleTest) changeDomain(t *testing.T) {
 	for _, domain := range []string{"a.b", "cluster.local", "corp.example.internal"} {
-		l.run(t, l.render(t, "--cluster-domain", domain), "apply", "-f", "-")
+		l.kubectl.MustRun(t, l.render(t, "--cluster-domain", domain), "apply", "-f", "-")
 		l.until(t, domain != "a.b")
 		if domain != "a.b" {
 			poll.Until(t, domain, func() bool {
@@ -155,15 +153,15 @@ func (l lifecycleTest) upgrade(t *testing.T) {
 	documents := strings.SplitAfter(l.all(t), "\n---\n")
 	policies, bindings := strings.Join(documents[:2], ""), strings.Join(documents[2:], "")
 	for _, order := range [][]string{{policies, bindings}, {bindings, policies}, {policies + bindings}} {
-		l.run(t, l.all(t), "delete", "--ignore-not-found", "-f", "-")
+		l.kubectl.MustRun(t, l.all(t), "delete", "--ignore-not-found", "-f", "-")
 		l.until(t, false)
-		l.run(t, string(before), "apply", "-f", "-")
+		l.kubectl.MustRun(t, string(before), "apply", "-f", "-")
 		l.until(t, true)
 		for _, part := range append(order, "") {
 			if part == "" {
-				l.run(t, "", "delete", "configmap", "dnsconfigurer-admission", "--namespace=kube-system")
+				l.kubectl.MustRun(t, "", "delete", "configmap", "dnsconfigurer-admission", "--namespace=kube-system")
 			} else {
-				l.run(t, part, "apply", "-f", "-")
+				l.kubectl.MustRun(t, part, "apply", "-f", "-")
 			}
 			for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
 				if v := l.kubectl.DryRun(t.Context(), long); !strings.Contains(v.Refused, denied) {
@@ -173,5 +171,5 @@ func (l lifecycleTest) upgrade(t *testing.T) {
 			}
 		}
 	}
-	l.run(t, l.all(t), "delete", "-f", "-")
+	l.kubectl.MustRun(t, l.all(t), "delete", "-f", "-")
 }

@@ -31,7 +31,7 @@ func TestAPIServerPolicies(t *testing.T) {
 	for _, v := range table {
 		if v.Operation == "UPDATE" { // it was there before the policies
 			p.namespace(t, "before")
-			p.run(t, before(v), "create", "-f", "-")
+			p.kubectl.MustRun(t, before(v), "create", "-f", "-")
 		}
 	}
 	enforce(t, k)
@@ -100,14 +100,6 @@ type policyTest struct {
 	kubectl *apiserver.Kubectl
 	table   []vectors.Vector
 	made    map[string]bool // namespaces
-}
-
-// run has kubectl do what must succeed.
-func (p policyTest) run(t *testing.T, stdin string, args ...string) {
-	t.Helper()
-	if _, _, err := p.kubectl.Run(t.Context(), stdin, args...); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // namespace creates a namespace, unless it exists. One with an invalid name cannot exist.
@@ -289,7 +281,7 @@ func (p policyTest) leftAlone(t *testing.T) {
    spec: {serviceName: cassandra-ring-01,
 replicas: 1, selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}},
   spec: {setHostnameAsFQDN: true, containers: [{name: c, image: registry.example/c}]}}}}`
-	p.run(t, set, "create", "-f", "-")
+	p.kubectl.MustRun(t, set, "create", "-f", "-")
 	// Scale has no template: what it leads to is said when the set is applied.
 	if _, stderr, err := p.kubectl.Run(t.Context(), "", "scale", "statefulset/cassandra-dc-east",
 		"--replicas=1000", "--namespace=payments"); err != nil || stderr != "" {

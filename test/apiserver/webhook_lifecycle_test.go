@@ -5,10 +5,6 @@ package apiserver_test
 
 import (
 	"context"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +13,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
-	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
@@ -28,7 +23,7 @@ import (
 func TestAPIServerWebhook_Lifecycle(t *testing.T) {
 	c := apiserver.Start(t, withoutAccounts)
 	w := newWebhookTest(t, c)
-	l := webhookLifecycle{w, c.Kubectl(t)}
+	l := webhookLifecycle{w}
 	stop := l.createValid(t)
 
 	l.apply(t, w.authority.PEM)
@@ -56,10 +51,10 @@ func TestAPIServerWebhook_Lifecycle(t *testing.T) {
 	stopServer = serve()
 	l.until(t, "the server is back", true)
 
-	l.run(t, "", "delete", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "dnsconfigurer")
+	l.kubectl.MustRun(t, "", "delete", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "dnsconfigurer")
 	l.until(t, "no configuration", false)
 	stopServer()
-	l.run(t, l.manifests(t, w.authority.PEM), "delete", "--ignore-not-found", "--wait=false", "-f", "-")
+	l.kubectl.MustRun(t, l.manifests(t, w.authority.PEM), "delete", "--ignore-not-found", "--wait=false", "-f", "-")
 	const cluster = "validatingwebhookconfigurations,mutatingwebhookconfigurations,clusterroles,clusterrolebindings"
 	left, _, err := l.kubectl.Run(t.Context(), "", "get", cluster, "-o", "name")
 	if err != nil || strings.Contains(left, "dnsconfigurer") {
@@ -67,7 +62,7 @@ func TestAPIServerWebhook_Lifecycle(t *testing.T) {
 	}
 
 	defer serve()()
-	l.applyConfigurations(t, l.manifests(t, w.authority.PEM)) // no controller ends the namespace here
+	l.install(t, "WebhookConfiguration") // no controller ends the namespace here
 	l.until(t, "another installation", true)
 	created, longest := stop()
 	t.Logf("%d valid pods, none refused; the slowest took %v", created, longest.Round(time.Millisecond))
@@ -76,63 +71,11 @@ func TestAPIServerWebhook_Lifecycle(t *testing.T) {
 	}
 }
 
-type webhookLifecycle struct {
-	*webhookTest
-
-	kubectl *apiserver.Kubectl
-}
-
-func (l webhookLifecycle) run(t *testing.T, stdin string, args ...string) {
-	t.Helper()
-	if _, _, err := l.kubectl.Run(t.Context(), stdin, args...); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// service is how the configurations name the Service. There is no Service network here.
-var service = regexp.MustCompile(`(?m)^( +)service:\n(?: +(?:namespace|name|port): .*\n)*( +path: ` +
-	`(\S+)\n)(?: +(?:namespace|name|port): .*\n)*`)
-
-// manifests returns the output of the command, with the server's address instead of the Service.
-func (l webhookLifecycle) manifests(t *testing.T, authorities []byte, flags ...string) string {
-	t.Helper()
-	ca := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(ca, authorities, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.CommandContext(t.Context(), l.binary, append([]string{"webhook", "manifests", "--ca-file", ca}, flags...)...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := service.ReplaceAllString(string(out), "${1}url: https://"+l.addr+"$3\n")
-	if strings.Contains(text, "path: /validate") {
-		t.Fatal("a Service is left")
-	}
-	return text
-}
+type webhookLifecycle struct{ *webhookTest }
 
 func (l webhookLifecycle) apply(t *testing.T, authorities []byte, flags ...string) {
 	t.Helper()
-	l.run(t, l.manifests(t, authorities, flags...), "apply", "-f", "-")
-}
-
-// applyConfigurations applies the webhook configurations of manifests.
-func (l webhookLifecycle) applyConfigurations(t *testing.T, manifests string) {
-	t.Helper()
-	for document := range strings.SplitSeq(manifests, "\n---\n") {
-		if strings.Contains(document, "WebhookConfiguration\nmetadata:") {
-			l.run(t, document, "apply", "-f", "-")
-		}
-	}
-}
-
-// until waits until a pod whose FQDN is too long is denied, or is not.
-func (l webhookLifecycle) until(t *testing.T, what string, denied bool) {
-	t.Helper()
-	poll.Until(t, what, func() bool {
-		s, err := l.create(t.Context(), []byte(tooLong), true)
-		return err == nil && strings.HasPrefix(s.refused, deniedBy) == denied
-	})
+	l.kubectl.MustRun(t, l.manifests(t, authorities, flags...), "apply", "-f", "-")
 }
 
 // validPod is a pod about which the API server asks the webhook.

@@ -2,6 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package dnsfaults has a healthy cluster and the faults that break its DNS, each as a
-// change of manifests. Tests apply them to a snapshot and to a real API server, so that
-// both find the same.
+// change of manifests. Tests apply them to a snapshot and to a real cluster, so that both find the
+// same.
 package dnsfaults

@@ -26,7 +26,6 @@ type Objects map[string]Object
 type Fault struct {
 	Name     string   `json:"fault"`
 	Finds    []string `json:"finds"`    // the codes of all findings in the objects
-	Probes   []string `json:"probes"`   // the codes of further findings, if the servers are queried
 	Evidence string   `json:"evidence"` // a part of one line of the evidence of the first code
 	Object   string   `json:"object"`   // of one of these findings; "": any
 
@@ -39,10 +38,6 @@ type Fault struct {
 	Live    bool     `json:"live"`
 	Follows []string `json:"follows"`
 	Flags   []string `json:"flags"` // of the command, without which it does not find the fault
-
-	// Refused is set if an API server does not accept the change: it is that of a static pod,
-	// or of an older API server.
-	Refused bool `json:"refused"`
 }
 
 // Healthy returns the objects of the healthy cluster, and their keys in the order in which they
