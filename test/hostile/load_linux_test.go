@@ -29,7 +29,7 @@ var (
 const otherRate = 20
 
 // legitimate is a load that no server has a reason to refuse. Its name is in the table of
-// docs/runbook.md.
+// results.md.
 type legitimate struct {
 	name string
 	rate float64                               // lookups a second
@@ -262,15 +262,15 @@ func tolerance(r *result) float64 {
 	return 3 * math.Sqrt(2*p*(1-p)/n)
 }
 
-// TestLoads_Documented: each load is in the table of docs/runbook.md.
+// TestLoads_Documented: each load is in the table of results.md.
 func TestLoads_Documented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/runbook.md")
+	page, err := os.ReadFile("results.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, l := range legitimates {
 		if !strings.Contains(string(page), "\n| "+l.name+" |") {
-			t.Errorf("docs/runbook.md has no row %q", l.name)
+			t.Errorf("results.md has no row %q", l.name)
 		}
 	}
 }
