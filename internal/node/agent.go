@@ -127,11 +127,8 @@ func (s *Agent) applyIfCurrent(number int, apply func() (daemon.Task, error)) (t
 
 // applyLocked is apply with s.mu held.
 func (s *Agent) applyLocked(c AgentConfig) (daemon.Task, error) {
-	pods := NewLookupConfig(c.Kubeconfig, c.Manifests, c.Node.Name)
-	if c.InCluster {
-		pods = NewInClusterConfig(c.Manifests, c.Node.Name)
-	}
-	lookups, err := NewLookups(pods.WithTimeout(config.Duration(c.LookupTimeout)), "dnsconfigurer-agent/"+s.Version, s.pods, s.Log)
+	pods := NewLookupConfig(c.NodeServerConfiguration, c.InCluster)
+	lookups, err := NewLookups(pods, "dnsconfigurer-agent/"+s.Version, s.pods, s.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -164,11 +161,8 @@ func (s *Agent) applyFacts(c AgentConfig, lookups *Lookups, source string, obser
 		return nil, err
 	}
 	hook := &cri.Hook{Engine: c.Engine, Mode: c.Mode(), HostFiles: HostFiles(host),
-		Lookup: lookups.Lookup, Report: lookups.Reporter.Report}
-	if hook.Mode == cri.Force {
-		hook.Lookup = lookups.LookupForced
-	}
-	notify := NotifyHost(host, s.agent.HostChanged) // before the decisions with new settings
+		Lookup: lookups.Lookup(c.Mode()), Report: lookups.Reporter.Report}
+	follow := FollowHost(host, lookups.Reporter, s.agent.HostChanged) // before the decisions with new settings
 	settings := newSettings(hook, c, lookups)
 	settings.Observed = observed
 	s.agent.SetSettings(settings)
@@ -180,9 +174,7 @@ func (s *Agent) applyFacts(c AgentConfig, lookups *Lookups, source string, obser
 	s.Log.Info("configuration applied", "mode", c.Mode(), "source", source, "clusterDNS", c.Node.ClusterDNS,
 		"clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
 	LogFindings(s.Log, c.Node.Findings, c.Engine, hook.HostFiles())
-	return func(ctx context.Context) error {
-		return daemon.RunAll(ctx, RunHostWatcher(host), notify, ReportHost(host, lookups.Reporter))
-	}, nil
+	return func(ctx context.Context) error { return daemon.RunAll(ctx, RunHostWatcher(host), follow) }, nil
 }
 
 // newRemover returns what removes the startup taint when a relay is connected to the agent and to

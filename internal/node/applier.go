@@ -102,7 +102,6 @@ type Applier struct {
 	mu          sync.Mutex
 	sandboxes   map[string]*sandbox // by ID
 	unannounced map[string]bool     // IDs of sandboxes from before a Reset
-	recalled    map[string]memory   // of sandboxes that may be announced again, by ID
 }
 
 // sandbox is the state of a sandbox.
@@ -124,8 +123,8 @@ type sandbox struct {
 	refreshed time.Time         // the last rewrite; zero: none
 }
 
-// memory is what the file of a sandbox does not show. It outlasts a lost connection of the relay, and not
-// the process: another one finds out with [podfile.File.IsAsCreated].
+// memory is what the file of a sandbox does not show. It outlasts a Reset, and not the process: another one finds
+// out with [podfile.File.IsAsCreated].
 type memory struct {
 	state      State
 	before     State             // in state Restored: that of before
@@ -212,26 +211,13 @@ func (a *Applier) Handle(ctx context.Context, e podfile.Event) {
 // Wait returns when all lookups and late writes have returned, after the end of their context.
 func (a *Applier) Wait() { a.tasks.Wait() }
 
-// reset keeps the sandboxes whose files follow changes until Synchronized: those that are announced
-// again have not changed. The pods of the others are looked up again, and their memory is kept.
+// reset keeps all sandboxes until Synchronized.
 func (a *Applier) reset() {
-	list := a.list()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.unannounced = map[string]bool{}
-	for _, s := range list {
-		m, ok := s.unsettled()
-		if !ok {
-			a.unannounced[s.ID] = true
-			continue
-		}
-		a.removeLocked(s.ID)
-		if a.recalled == nil {
-			a.recalled = map[string]memory{}
-		}
-		if len(a.recalled) < maxSandboxes {
-			a.recalled[s.ID] = m
-		}
+	for id := range a.sandboxes {
+		a.unannounced[id] = true
 	}
 }
 
@@ -249,17 +235,14 @@ func (s *sandbox) unsettled() (m memory, ok bool) {
 	return m, !s.state.follows()
 }
 
-// removeUnannounced removes the sandboxes that were not announced since the last Reset, and the
-// memory of others: the runtime has announced all.
+// removeUnannounced removes the sandboxes that were not announced since the last Reset.
 func (a *Applier) removeUnannounced() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.removeUnannouncedLocked()
-	a.recalled = nil
 }
 
-// removeUnannouncedLocked removes the sandboxes that were not announced since the last Reset. a.mu must
-// be held.
+// removeUnannouncedLocked is removeUnannounced with a.mu held.
 func (a *Applier) removeUnannouncedLocked() {
 	for id := range a.unannounced {
 		a.removeLocked(id)
@@ -280,21 +263,29 @@ func (a *Applier) removeLocked(id string) {
 		delete(a.sandboxes, id)
 	}
 	delete(a.unannounced, id)
-	delete(a.recalled, id)
 	a.Metrics.sandboxes.Set(float64(len(a.sandboxes)))
 }
 
-// add returns the sandbox, and starts the lookup of its pod if the sandbox is new: when synced is
-// closed, or after syncWait. It returns nil if there are too many.
+// add returns the sandbox, and starts the lookup of its pod: when synced is closed, or after syncWait. A sandbox
+// that is there already is looked up again if this is its first event after a Reset, and it is unsettled. add
+// returns nil if there are too many.
 func (a *Applier) add(ctx context.Context, e podfile.Sandbox, synced <-chan struct{}) *sandbox {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	s, again := a.sandboxes[e.ID], a.unannounced[e.ID]
 	delete(a.unannounced, e.ID)
-	if s := a.sandboxes[e.ID]; s != nil {
-		if s.UID == e.UID {
+	var known memory
+	switch {
+	case s == nil:
+	case s.UID != e.UID: // the ID is that of another pod now
+		a.removeLocked(e.ID)
+	default:
+		m, unsettled := s.unsettled()
+		if !again || !unsettled {
 			return s
 		}
-		a.removeLocked(e.ID) // the ID is that of another pod now
+		a.removeLocked(e.ID)
+		known = m
 	}
 	if len(a.sandboxes) >= maxSandboxes {
 		a.removeUnannouncedLocked() // an old relay sends no Synchronized
@@ -307,8 +298,7 @@ func (a *Applier) add(ctx context.Context, e podfile.Sandbox, synced <-chan stru
 		a.sandboxes = map[string]*sandbox{}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s := &sandbox{Sandbox: e, cancel: cancel, memory: a.recalled[e.ID], err: errPending}
-	delete(a.recalled, e.ID)
+	s = &sandbox{Sandbox: e, cancel: cancel, memory: known, err: errPending}
 	a.sandboxes[e.ID] = s
 	a.Metrics.sandboxes.Set(float64(len(a.sandboxes)))
 	a.runTask(s, func() {

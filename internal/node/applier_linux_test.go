@@ -437,10 +437,11 @@ func TestApplier_Limit(t *testing.T) {
 	a.want(cri.Late)
 }
 
-// TestApplier_Removed ends the lookup of a sandbox that was removed, and those of all at a reset.
+// TestApplier_Removed ends the lookup of a sandbox that was removed, or that the runtime does not announce again.
 func TestApplier_Removed(t *testing.T) {
-	for _, e := range []podfile.Event{{Kind: podfile.Removed, Sandbox: podfile.Sandbox{ID: "5e1f"}},
-		{Kind: podfile.Reset}} {
+	for _, events := range [][]podfile.Event{
+		{{Kind: podfile.Removed, Sandbox: podfile.Sandbox{ID: "5e1f"}}}, {{Kind: podfile.Reset}, {Kind: podfile.Synchronized}},
+	} {
 		a := newApplierTest(t)
 		a.settings.Hook.Lookup = func(ctx context.Context, _ cri.Sandbox) (policy.Pod, error) {
 			<-ctx.Done()
@@ -448,10 +449,12 @@ func TestApplier_Removed(t *testing.T) {
 		}
 		a.apply()
 		a.Handle(a.ctx, podfile.Event{Kind: podfile.Started, Sandbox: a.sandbox})
-		a.Handle(a.ctx, e)
+		for _, e := range events {
+			a.Handle(a.ctx, e)
+		}
 		a.Wait()
 		if len(a.sandboxes) != 0 {
-			t.Errorf("%s: %d sandboxes", e.Kind, len(a.sandboxes))
+			t.Errorf("%v: %d sandboxes", events, len(a.sandboxes))
 		}
 	}
 }

@@ -67,15 +67,15 @@ func (c *confirmation) covers(f facts) bool {
 	return missing == 0
 }
 
-// confirmBy confirms the node facts with the DNS that the kubelet has computed for the pod of s,
-// if it follows from them. Pods that wait for it are refreshed. s.mu must be held.
-func (a *Applier) confirmBy(settings *Settings, s *sandbox, host hostFiles, kubelet resolvconf.Config) {
-	if !settings.computes(s.pod, host, kubelet) {
+// confirmBy confirms the node facts with the DNS that the kubelet has computed for the pod, if it follows from
+// them. Pods that wait for it are refreshed.
+func (a *Applier) confirmBy(st *step, kubelet resolvconf.Config) {
+	if !st.computes(kubelet) {
 		return
 	}
-	pod := s.pod
+	pod := st.pod
 	pod.Override = "" // the kubelet does not know it
-	d := settings.Hook.Engine.Decide(pod, host().Pods)
+	d := st.settings.Hook.Engine.Decide(pod, st.host().Pods)
 	if a.facts.confirm(factsOf(&d)) {
 		a.refreshAll(causeHost)
 	}

@@ -33,42 +33,22 @@ func RunHostWatcher(w *hostresolv.Watcher) func(context.Context) error {
 	return w.Run
 }
 
-// NotifyHost returns a task that calls notify for each change of the file of w after the call of
-// NotifyHost. A nil w has no file.
-func NotifyHost(w *hostresolv.Watcher, notify func()) func(context.Context) error {
-	if w == nil {
-		return daemon.NoTask
-	}
-	_, newer := w.Current()
-	return func(ctx context.Context) error {
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-newer:
-			}
-			_, newer = w.Current()
-			notify()
-		}
-	}
-}
-
 // reportInterval is the time after which a lasting problem is reported again: an event is deleted
 // an hour after the last one (--event-ttl of kube-apiserver).
 const reportInterval = 30 * time.Minute
 
-// ReportHost returns a task that reports when the file of w is unusable, and when it is usable
-// again. A nil w has no file.
-func ReportHost(w *hostresolv.Watcher, r *events.Reporter) func(context.Context) error {
+// FollowHost returns a task that calls changed for each change of the file of w after the call of FollowHost,
+// and reports when the file is unusable, and when it is usable again. A nil w has no file.
+func FollowHost(w *hostresolv.Watcher, r *events.Reporter, changed func()) func(context.Context) error {
 	if w == nil {
 		return daemon.NoTask
 	}
+	s, newer := w.Current()
 	return func(ctx context.Context) error {
 		interval := time.NewTicker(reportInterval)
 		defer interval.Stop()
 		reported, due := "", false
 		for {
-			s, newer := w.Current()
 			if problem := hostProblem(s); problem != reported || problem != "" && due {
 				r.ReportHostFile(problem)
 				reported = problem
@@ -78,6 +58,8 @@ func ReportHost(w *hostresolv.Watcher, r *events.Reporter) func(context.Context)
 			case <-ctx.Done():
 				return nil
 			case <-newer:
+				s, newer = w.Current()
+				changed()
 			case <-interval.C:
 				due = true
 			}

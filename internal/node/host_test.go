@@ -66,9 +66,9 @@ func (l *eventLog) RoundTrip(r *http.Request) (*http.Response, error) {
 		Body: io.NopCloser(strings.NewReader("{}")), Request: r}, nil
 }
 
-// TestReportHost: an unusable file of the host has an event on the node, which is updated every
+// TestFollowHost: an unusable file of the host has an event on the node, which is updated every
 // half hour while that lasts, and another one when it is usable again.
-func TestReportHost(t *testing.T) {
+func TestFollowHost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "resolv.conf")
 	write := func(text string) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -89,7 +89,7 @@ func TestReportHost(t *testing.T) {
 		reporter := events.NewReporter(api, "worker", events.NewDrops(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- daemon.RunAll(ctx, reporter.Run, ReportHost(w, reporter)) }()
+		go func() { ended <- daemon.RunAll(ctx, reporter.Run, FollowHost(w, reporter, func() {})) }()
 		expect := func(after time.Duration, want ...string) {
 			t.Helper()
 			time.Sleep(after)

@@ -111,7 +111,7 @@ func (i *inferrer) apply(f InferredFacts) (daemon.Task, error) {
 func (i *inferrer) applyWithoutFacts() {
 	s, c := i.server, i.config
 	s.facts.Store(nil)
-	hook := &cri.Hook{Mode: c.Mode(), Problem: errFactsUnknown, Lookup: i.lookups.Lookup, Report: i.lookups.Reporter.Report,
+	hook := &cri.Hook{Mode: c.Mode(), Problem: errFactsUnknown, Lookup: i.lookups.Lookup(c.Mode()), Report: i.lookups.Reporter.Report,
 		HostFiles: func() cri.HostFiles { return cri.HostFiles{} }}
 	settings := newSettings(hook, c, i.lookups)
 	settings.Observed = i.observe

@@ -16,7 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
@@ -33,36 +35,19 @@ type LookupConfig struct {
 	timeout    time.Duration // of a lookup; 0: the default
 }
 
-// NewLookupConfig returns a configuration with the current content of the kubeconfig.
-func NewLookupConfig(kubeconfig, manifests, node string) LookupConfig {
-	l := LookupConfig{kubeconfig: kubeconfig, manifests: manifests, node: node}
-	if info, err := os.Stat(kubeconfig); err != nil || !info.Mode().IsRegular() {
+// NewLookupConfig returns the configuration of a server, with the current content of the kubeconfig. inCluster
+// is for the service account of this pod instead, which the client reads again when it changes.
+func NewLookupConfig(c v1alpha1.NodeServerConfiguration, inCluster bool) LookupConfig {
+	l := LookupConfig{
+		kubeconfig: c.Kubeconfig, inCluster: inCluster, manifests: c.Manifests, node: c.Node.NodeName, timeout: config.Duration(c.LookupTimeout),
+	}
+	if info, err := os.Stat(c.Kubeconfig); err != nil || !info.Mode().IsRegular() {
 		return l // a pipe can be read only once, by the client
 	}
-	if data, err := os.ReadFile(kubeconfig); err == nil {
+	if data, err := os.ReadFile(c.Kubeconfig); err == nil {
 		l.content = sha256.Sum256(data)
 	}
 	return l
-}
-
-// NewInClusterConfig returns a configuration with the service account of this pod, which the
-// client reads again when it changes.
-func NewInClusterConfig(manifests, node string) LookupConfig {
-	return LookupConfig{inCluster: true, manifests: manifests, node: node}
-}
-
-// WithTimeout returns the configuration with a timeout of a lookup. 0: [cluster.DefaultTimeout].
-func (cfg LookupConfig) WithTimeout(d time.Duration) LookupConfig {
-	cfg.timeout = d
-	return cfg
-}
-
-// newClient returns the client of cfg. Without an API server it is nil.
-func (cfg LookupConfig) newClient(userAgent string) (rest.Interface, error) {
-	if cfg.inCluster {
-		return loadClient("", userAgent)
-	}
-	return NewClient(cfg.kubeconfig, userAgent)
 }
 
 // Lookups finds pods and reports outcomes.
@@ -95,7 +80,9 @@ func (m *LookupMetrics) NewReporter(log *slog.Logger) *events.Reporter {
 // server cannot be created, ClientErr is set, and only static pods are found.
 func NewLookups(cfg LookupConfig, userAgent string, m *LookupMetrics, log *slog.Logger) (*Lookups, error) {
 	l := &Lookups{}
-	l.api, l.ClientErr = cfg.newClient(userAgent)
+	if cfg.inCluster || cfg.kubeconfig != "" {
+		l.api, l.ClientErr = loadClient(cfg.kubeconfig, userAgent)
+	}
 	var err error
 	l.pods, err = cluster.NewPods(cluster.PodsConfig{Client: l.api, NodeName: cfg.node, Manifests: cfg.manifests, Timeout: cfg.timeout,
 		Metrics: m.requests, Logger: log})
@@ -120,27 +107,21 @@ func (l *Lookups) Run(ctx context.Context) error {
 	return daemon.RunAll(ctx, l.pods.Run, l.Reporter.Run)
 }
 
-// Lookup is a cri.Hook.Lookup for Generate and Observe.
-func (l *Lookups) Lookup(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
-	return l.lookup(ctx, cluster.Ref{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Annotations: s.Annotations})
-}
-
-// LookupForced is a cri.Hook.Lookup for Force, which does not compare the result with the
-// kubelet's: a mirror pod must not decide a static pod's DNS.
-func (l *Lookups) LookupForced(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
-	return l.lookup(ctx, cluster.Ref{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Annotations: s.Annotations, NoMirror: true})
-}
-
-// lookup is Lookup for a pod. Its errors wrap those of package cri.
-func (l *Lookups) lookup(ctx context.Context, ref cluster.Ref) (policy.Pod, error) {
-	pod, _, err := l.pods.Lookup(ctx, ref)
-	switch {
-	case errors.Is(err, cluster.ErrNotFound) && l.ClientErr != nil:
-		err = fmt.Errorf("%w: %w", cri.ErrBadConfig, l.ClientErr)
-	case errors.Is(err, cluster.ErrNotFound):
-		err = fmt.Errorf("%w: %w", cri.ErrUnknownPod, err)
+// Lookup returns a cri.Hook.Lookup for a mode. Force does not compare the result with the kubelet's: a mirror pod
+// must not decide a static pod's DNS.
+func (l *Lookups) Lookup(mode cri.Mode) func(context.Context, cri.Sandbox) (policy.Pod, error) {
+	return func(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
+		pod, _, err := l.pods.Lookup(ctx, cluster.Ref{
+			Namespace: s.Namespace, Name: s.Name, UID: s.UID, Annotations: s.Annotations, NoMirror: mode == cri.Force,
+		})
+		switch {
+		case errors.Is(err, cluster.ErrNotFound) && l.ClientErr != nil:
+			err = fmt.Errorf("%w: %w", cri.ErrBadConfig, l.ClientErr)
+		case errors.Is(err, cluster.ErrNotFound):
+			err = fmt.Errorf("%w: %w", cri.ErrUnknownPod, err)
+		}
+		return pod, err
 	}
-	return pod, err
 }
 
 // NewClient returns a client for pods, events and nodes. Without a kubeconfig it is nil.

@@ -148,7 +148,8 @@ func (a *Applier) refresh(s *sandbox, c cause) (result events.RefreshResult, det
 		return "", "the pod was not found"
 	}
 	s.updateAnnotations(settings)
-	st := &step{settings: settings, sandbox: s, cause: c}
+	st := newStep(settings, s)
+	st.cause = c
 	a.process(c.event(), st)
 	if st.result != "" {
 		a.Metrics.countRefresh(st.result)
@@ -164,20 +165,18 @@ const (
 
 // compare compares the file with a new decision, and rewrites it if that is permitted.
 func (a *Applier) compare(st *step) State {
-	settings, s := st.settings, st.sandbox
+	s, d := st.sandbox, st.decision
 	if s.annotation(cri.SkipAnnotation) == "true" {
 		st.detail = "the pod has the annotation " + cri.SkipAnnotation
 		return s.state
 	}
-	host := settings.Hook.HostFiles()
-	d := settings.Hook.Engine.Decide(s.pod, host.Pods)
-	r := events.Refresh{Sandbox: s.describe(), DNS: d.Config()}
-	if d.Error != "" || len(d.Nameservers)+len(d.Searches)+len(d.Options) == 0 {
-		st.result, st.detail = events.Refused, d.Error
+	r := events.Refresh{Sandbox: s.describe(), DNS: d().Config()}
+	if !st.hasDecision() {
+		st.result, st.detail = events.Refused, d().Error
 		return s.state // the file stays, and follows when there is a decision again
 	}
 	s.want = normalize(r.DNS)
-	f := openContent(settings, s)
+	f := openContent(st.settings, s)
 	defer f.close()
 	if errors.Is(f.err, fs.ErrNotExist) && a.isGone(s.ID, s.path) { // meanwhile
 		a.remove(s.ID)
@@ -194,10 +193,10 @@ func (a *Applier) compare(st *step) State {
 	case f.err != nil && !errors.Is(f.err, fs.ErrNotExist):
 		r.Result, r.Detail = events.Failed, f.err.Error()
 	default:
-		r.Result, r.Detail = a.classify(settings, s, &d, f, st.cause)
+		r.Result, r.Detail = a.permit(st, f)
 	}
 	if r.Result == events.Refreshed {
-		if err := a.rewrite(settings, s, f, r.DNS, host); err != nil {
+		if err := a.rewrite(st, f); err != nil {
 			r.Result, r.Detail = events.Failed, err.Error()
 		} else {
 			next = Ours
@@ -205,46 +204,37 @@ func (a *Applier) compare(st *step) State {
 	}
 	r.Detail = excerpt.Text(r.Detail, excerpt.MaxMessage)
 	if r.Result == events.Refreshed || r.Drift != previous || st.cause != causeVerify && r.Result == events.DryRun {
-		settings.Report(r)
+		st.settings.Report(r)
 	}
 	st.result, st.detail = r.Result, r.Detail
 	return next
 }
 
-// classify returns Refreshed if the file f of s may be rewritten, or why not, and the reason for the pod's
-// author.
-func (a *Applier) classify(settings *Settings, s *sandbox, d *policy.Decision, f *content, c cause) (events.RefreshResult, string) {
-	switch result := a.permit(settings, s, d, f, c); {
-	case result == events.Unconfirmed:
-		return result, unconfirmed
-	case (result == events.Refreshed || result == events.DryRun) && c != causeCommand && isUnreachable(&s.pod, d):
-		return events.Refused, unreachable
-	default:
-		return result, ""
-	}
-}
-
-// permit returns Refreshed if the file f of s may be rewritten, or why not. A command for one
-// pod overrides everything except the mode.
-func (a *Applier) permit(settings *Settings, s *sandbox, d *policy.Decision, f *content, c cause) events.RefreshResult {
-	always := s.annotation(RefreshAnnotation) == "always"
-	never := s.annotation(RefreshAnnotation) == "never"
+// permit returns Refreshed if the file f may be rewritten, or why not, and the reason for the pod's author. A
+// command for one pod overrides everything except the mode.
+func (a *Applier) permit(st *step, f *content) (events.RefreshResult, string) {
+	settings, d, c := st.settings, st.decision(), st.cause
+	always := st.annotation(RefreshAnnotation) == "always"
+	never := st.annotation(RefreshAnnotation) == "never"
 	inScope := settings.Refresh == ScopeAll || settings.Refresh == ScopeDefault && usesHost(d)
+	dry := settings.DryRun && c != causeAll
 	switch {
 	case settings.Hook.Mode == cri.Observe:
-		return events.NotPermitted
+		return events.NotPermitted, ""
 	case c == causeCommand:
-		return events.Refreshed
-	case f.modified(s) && !always:
-		return events.Modified
+		return events.Refreshed, ""
+	case f.modified(st.sandbox) && !always:
+		return events.Modified, ""
 	case never, !always && !inScope && c != causeAll:
-		return events.NotPermitted
-	case settings.DryRun && c != causeAll:
-		return events.DryRun
-	case settings.Hook.Mode != cri.Force && !a.facts.covers(factsOf(d)):
-		return events.Unconfirmed
+		return events.NotPermitted, ""
+	case !dry && settings.Hook.Mode != cri.Force && !a.facts.covers(factsOf(d)):
+		return events.Unconfirmed, unconfirmed
+	case isUnreachable(&st.pod, d):
+		return events.Refused, unreachable
+	case dry:
+		return events.DryRun, ""
 	}
-	return events.Refreshed
+	return events.Refreshed, ""
 }
 
 // usesHost reports whether the pod has nameservers of the host.
@@ -265,18 +255,19 @@ func isUnreachable(pod *policy.Pod, d *policy.Decision) bool {
 	})
 }
 
-// rewrite writes the decision dns for s.
-func (a *Applier) rewrite(settings *Settings, s *sandbox, f *content, dns resolvconf.Config, host cri.HostFiles) (err error) {
+// rewrite writes the decision.
+func (a *Applier) rewrite(st *step, f *content) (err error) {
+	s := st.sandbox
 	if f.file == nil {
-		if f.file, err = podfile.Create(settings.Directories, s.ID, s.path); err != nil {
+		if f.file, err = podfile.Create(st.settings.Directories, s.ID, s.path); err != nil {
 			return err
 		}
 	}
 	original := f.original
 	if original == nil && f.origin != podfile.Written { // the pod has removed it
-		original = []byte(settings.Hook.Engine.KubeletConfig(s.pod, host.Kubelet).String())
+		original = []byte(st.kubelet().String())
 	}
-	if err := f.file.Replace(f.text, dns.String(), original); err != nil {
+	if err := f.file.Replace(f.text, st.decision().Config().String(), original); err != nil {
 		return err
 	}
 	s.recognized = recognition{}
@@ -356,7 +347,7 @@ func (a *Applier) isGone(id, path string) bool {
 	if err != nil {
 		return false // not the directory of the runtime, or not mounted
 	}
-	if isDeleted(directory) && !a.deleted.Swap(true) {
+	if podfile.IsDeleted(directory) && !a.deleted.Swap(true) {
 		a.Log.Error("directory of sandboxes is mounted, and was removed on the node: the agent does not see the files of pods, "+
 			"which keep the kubelet's DNS: restart the pod of the agent", "directory", path[:i])
 	}
@@ -400,9 +391,9 @@ func (a *Applier) restore(s *sandbox) error {
 	if s.path == "" {
 		return errors.New("the pod has no container yet")
 	}
-	st := &step{settings: a.settings.Load(), sandbox: s, cause: causeCommand}
+	st := newStep(a.settings.Load(), s)
 	a.process(Restore, st)
-	return st.err
+	return st.failure
 }
 
 // writeBack writes the kubelet's text into the file.
@@ -412,7 +403,7 @@ func (a *Applier) writeBack(st *step) State {
 	defer f.close()
 	switch {
 	case f.err != nil:
-		st.err = f.err
+		st.failure = f.err
 		return s.state
 	case f.origin == podfile.Restored:
 		s.before = Ours
@@ -421,11 +412,11 @@ func (a *Applier) writeBack(st *step) State {
 		s.before = s.state
 		return Restored
 	case f.original == nil:
-		st.err = errNoOriginal
+		st.failure = errNoOriginal
 		return s.state
 	}
 	if err := f.file.Restore(f.text, f.original); err != nil {
-		st.err = fmt.Errorf("restoring: %w", err)
+		st.failure = fmt.Errorf("restoring: %w", err)
 		return s.state
 	}
 	s.recognized = recognition{}

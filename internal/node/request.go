@@ -19,7 +19,7 @@ func (a *Applier) setRequest(s *sandbox, q *podfile.Request) {
 		return
 	}
 	s.request = q
-	a.process(Requested, &step{sandbox: s})
+	a.process(Requested, newStep(a.settings.Load(), s))
 }
 
 // isDecided reports whether the kubelet's DNS followed from the node facts of the shim.
@@ -42,19 +42,6 @@ func sentDNS(q *podfile.Request) resolvconf.Config {
 	return resolvconf.Parse(q.Kubelet).Config()
 }
 
-// acceptDecision makes the outcome Unchanged if the file has the decision, although the kubelet
-// computes another text: a shim has edited the request. s.mu must be held.
-func (s *sandbox) acceptDecision(settings *Settings, host hostFiles, r *cri.Report) {
-	if r.Outcome != cri.FactsMismatch {
-		return
-	}
-	d := settings.Hook.Engine.Decide(s.pod, host().Pods)
-	dns := normalize(d.Config())
-	if d.Error == "" && len(dns.Nameservers)+len(dns.Searches)+len(dns.Options) > 0 && dns.Equal(s.known) {
-		r.Outcome, r.Detail, r.DNS, r.Findings = cri.Unchanged, "", d.Config(), d.Findings
-	}
-}
-
 // runtimeText returns the kubelet's text of a file that has the text of the runtime, nil if it is
 // not known. s.mu must be held.
 func (s *sandbox) runtimeText(text []byte) []byte {
@@ -67,29 +54,25 @@ func (s *sandbox) runtimeText(text []byte) []byte {
 	return text
 }
 
-// adoptRequest verifies the runtime's file of s. r is the decision for its text. s.mu must be
-// held.
-func (a *Applier) adoptRequest(settings *Settings, s *sandbox, host hostFiles, r cri.Report) (State, cri.Report) {
-	kubelet, seen := s.known, !r.Sandbox.Unverified
-	if q := s.request; isDecided(q) && s.known.Equal(sentDNS(q)) {
+// adoptRequest verifies the runtime's file. r is the decision for its text.
+func (a *Applier) adoptRequest(st *step, r cri.Report) (State, cri.Report) {
+	q, kubelet, seen := st.request, st.known, !r.Sandbox.Unverified
+	if isDecided(q) && st.known.Equal(sentDNS(q)) {
 		seen = true
-		d := settings.Hook.Engine.Decide(s.pod, host().Pods)
-		r.Outcome, r.Detail, r.DNS = cri.Outcome(q.Outcome), "", d.Config()
+		r.Outcome, r.Detail, r.DNS = cri.Outcome(q.Outcome), "", st.decision().Config()
 		kubelet = resolvconf.Parse(q.Kubelet).Config()
 	}
 	next := stateOf(r.Outcome)
 	if next.follows() {
-		s.want = normalize(r.DNS)
+		st.want = normalize(r.DNS)
 		if seen {
-			a.confirmBy(settings, s, host, kubelet)
+			a.confirmBy(st, kubelet)
 		}
-		if !s.known.Equal(s.want) {
-			a.queue.push(s.ID, causeVerify)
-		}
+		a.verifyLater(st.sandbox)
 	}
 	switch {
-	case s.request.Outcome != "":
-		r.Outcome = cri.Outcome(s.request.Outcome)
+	case q.Outcome != "":
+		r.Outcome = cri.Outcome(q.Outcome)
 	case r.Outcome == cri.Edited:
 		r.Outcome = cri.Observed // nothing was written
 	}

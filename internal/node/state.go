@@ -5,9 +5,11 @@ package node
 
 import (
 	"errors"
+	"sync"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 // State is what is known about the file of a sandbox.
@@ -66,32 +68,34 @@ var transitions = map[State]map[Event]transition{
 // step is the processing of an event of a sandbox, whose mutex is held.
 type step struct {
 	settings *Settings
-	sandbox  *sandbox
-	cause    cause
-	first    bool // no container has the file yet, for Ready
+	*sandbox
+	host  func() cri.HostFiles // read once, when they are needed
+	cause cause
+	first bool // no container has the file yet, for Ready
 
-	result events.RefreshResult // "": the file was not compared
-	detail string               // why
-	err    error                // of Restore
+	decided *policy.Decision // see decision
+
+	result  events.RefreshResult // "": the file was not compared
+	detail  string               // why
+	failure error                // of Restore
+}
+
+func newStep(settings *Settings, s *sandbox) *step {
+	return &step{settings: settings, sandbox: s, host: sync.OnceValue(settings.Hook.HostFiles)}
 }
 
 // process processes an event.
 func (a *Applier) process(e Event, st *step) {
-	s := st.sandbox
-	if next := transitions[s.state][e]; next != nil {
-		s.state = next(a, st)
+	if next := transitions[st.state][e]; next != nil {
+		st.state = next(a, st)
 	}
-	if st.result == "" && st.detail == "" {
-		st.detail = s.leftAlone()
+	switch {
+	case st.result != "" || st.detail != "":
+	case st.state == Restored:
+		st.detail = "the file was restored"
+	default:
+		st.detail = "the file is left unchanged: " + string(st.reported)
 	}
-}
-
-// leftAlone returns why the file is not compared. s.mu must be held.
-func (s *sandbox) leftAlone() string {
-	if s.state == Restored {
-		return "the file was restored"
-	}
-	return "the file is left unchanged: " + string(s.reported)
 }
 
 // forget lets the file be decided again.
@@ -100,10 +104,9 @@ func forget(*Applier, *step) State { return New }
 // decideFile decides about a file that has no State yet, and reports the outcome. The State stays New while
 // the pod is not known.
 func (a *Applier) decideFile(st *step) State {
-	s := st.sandbox
-	next, r := a.write(st.settings, s, st.first)
-	a.finish(s, r)
-	if s.err != nil {
+	next, r := a.write(st)
+	a.finish(st.sandbox, r)
+	if st.sandbox.err != nil {
 		return New
 	}
 	return next
@@ -112,16 +115,15 @@ func (a *Applier) decideFile(st *step) State {
 // decideAgain is decideFile for another host file, other settings or annotations, which may lead to the
 // first write, and compares the file.
 func (a *Applier) decideAgain(st *step) State {
-	s := st.sandbox
-	if s.state = a.decideFile(st); s.state.follows() || s.state == Restored && st.cause == causeCommand {
+	if st.state = a.decideFile(st); st.state.follows() || st.state == Restored && st.cause == causeCommand {
 		return a.compare(st)
 	}
-	return s.state
+	return st.state
 }
 
 // reconsider compares a file. One that another mode would have replaced is decided again.
 func (a *Applier) reconsider(st *step) State {
-	if st.sandbox.reported == cri.Observed {
+	if st.reported == cri.Observed {
 		return a.decideAgain(st)
 	}
 	return a.compare(st)
@@ -129,13 +131,13 @@ func (a *Applier) reconsider(st *step) State {
 
 // reportRestored reports that the file was restored, instead of a new decision.
 func (a *Applier) reportRestored(st *step) State {
-	a.finish(st.sandbox, cri.Report{Sandbox: st.sandbox.describe(), Mode: st.settings.Hook.Mode, Outcome: cri.Restored})
+	a.finish(st.sandbox, st.report(cri.Restored, ""))
 	return Restored
 }
 
 // resume ends the effect of a command restore.
 func (a *Applier) resume(st *step) State {
-	if st.sandbox.before.follows() {
+	if st.before.follows() {
 		return a.compare(st)
 	}
 	return a.decideAgain(st)

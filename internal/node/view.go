@@ -74,56 +74,48 @@ func (a *Applier) countDrift(d events.Drift) (n int) {
 	return n
 }
 
-// find returns the sandboxes of a pod; with an empty name, all.
-func (a *Applier) find(namespace, name string) (list []*sandbox, err error) {
+// forPods calls do for the sandboxes of a pod; with an empty name, for all.
+func (a *Applier) forPods(
+	ctx context.Context, namespace, name string, do func(*sandbox) (result events.RefreshResult, detail string),
+) ([]v1alpha1.NodeResult, error) {
+	results := []v1alpha1.NodeResult{}
 	for _, s := range a.list() {
-		if name == "" || s.Namespace == namespace && s.Name == name {
-			list = append(list, s)
+		if name != "" && (s.Namespace != namespace || s.Name != name) {
+			continue
 		}
+		if ctx.Err() != nil {
+			return results, ctx.Err()
+		}
+		result, detail := do(s)
+		results = append(results, v1alpha1.NodeResult{
+			Namespace: s.Namespace, Name: s.Name, Result: cmp.Or(string(result), "skipped"), Detail: detail,
+		})
 	}
-	if len(list) == 0 && name != "" {
-		return nil, fmt.Errorf("%w: %s/%s: dnsconfigurer pods lists those of this node", ErrUnknownPod, namespace, name)
+	if len(results) == 0 && name != "" {
+		return results, fmt.Errorf("%w: %s/%s: dnsconfigurer pods lists those of this node", ErrUnknownPod, namespace, name)
 	}
-	return list, nil
+	return results, nil
 }
 
 // RefreshPods rewrites the files of a pod; with an empty name, of all pods that permit it. For
 // one pod the refresh scope, annotations and changes by the pod do not matter.
 func (a *Applier) RefreshPods(ctx context.Context, namespace, name string) ([]v1alpha1.NodeResult, error) {
-	list, err := a.find(namespace, name)
 	c := causeCommand
 	if name == "" {
 		c = causeAll
 	}
-	results := []v1alpha1.NodeResult{}
-	for _, s := range list {
-		if ctx.Err() != nil {
-			return results, ctx.Err()
-		}
-		result, detail := a.refresh(s, c)
-		results = append(results, v1alpha1.NodeResult{
-			Namespace: s.Namespace, Name: s.Name, Result: cmp.Or(string(result), "skipped"), Detail: detail,
-		})
-	}
-	return results, err
+	return a.forPods(ctx, namespace, name, func(s *sandbox) (events.RefreshResult, string) { return a.refresh(s, c) })
 }
 
 // RestorePods writes the kubelet's text back into the files of a pod; with an empty name, of
 // all pods. They are left alone from then on.
 func (a *Applier) RestorePods(ctx context.Context, namespace, name string) ([]v1alpha1.NodeResult, error) {
-	list, err := a.find(namespace, name)
-	results := []v1alpha1.NodeResult{}
-	for _, s := range list {
-		if ctx.Err() != nil {
-			return results, ctx.Err()
-		}
-		r := v1alpha1.NodeResult{Namespace: s.Namespace, Name: s.Name, Result: string(events.WrittenBack)}
+	return a.forPods(ctx, namespace, name, func(s *sandbox) (events.RefreshResult, string) {
 		if err := a.restore(s); err != nil {
-			r.Result, r.Detail = string(events.Failed), err.Error()
+			return events.Failed, err.Error()
 		}
-		results = append(results, r)
-	}
-	return results, err
+		return events.WrittenBack, ""
+	})
 }
 
 // Status describes the settings, and the files at their last comparison.

@@ -6,11 +6,9 @@ package node
 import (
 	"crypto/sha256"
 	"errors"
-	"sync"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
-
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -47,7 +45,9 @@ func (a *Applier) create(s *sandbox, e *podfile.Event) {
 	case s.large.Load(): // looked up meanwhile
 		a.runTask(s, func() { a.writeLate(s, e.Path) })
 	default:
-		a.process(Ready, &step{settings: a.settings.Load(), sandbox: s, first: first})
+		st := newStep(a.settings.Load(), s)
+		st.first = first
+		a.process(Ready, st)
 	}
 }
 
@@ -87,7 +87,7 @@ func (a *Applier) writeLate(s *sandbox, path string) {
 	defer done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a.process(Ready, &step{settings: settings, sandbox: s})
+	a.process(Ready, newStep(settings, s))
 }
 
 // takeTurn returns the settings when it is the turn of the pod of s, see cri.Hook.Turn. s.mu must
@@ -125,104 +125,126 @@ func (a *Applier) report(r cri.Report) {
 	a.settings.Load().Hook.Report(r)
 }
 
-// hostFiles returns the host's files. They are read once for a file of a sandbox, so that all
-// decisions for it are made from the same ones, and not before they are needed.
-type hostFiles func() cri.HostFiles
-
-// write decides and writes, in the turn of the pod, and returns the next State. first reports whether no
-// container has the file yet.
-func (a *Applier) write(settings *Settings, s *sandbox, first bool) (State, cri.Report) {
-	hook, host := settings.Hook, sync.OnceValue(settings.Hook.HostFiles)
-	f, err := podfile.Open(settings.Directories, s.ID, s.path)
-	if err != nil {
-		return Foreign, s.failed(hook.Mode, err)
+// write decides and writes, in the turn of the pod, and returns the next State.
+func (a *Applier) write(st *step) (State, cri.Report) {
+	f := openContent(st.settings, st.sandbox)
+	defer f.close()
+	if f.err != nil {
+		return Foreign, st.failed(f.err)
 	}
-	defer f.Close()
-	text, err := f.Read()
-	if err != nil {
-		return Foreign, s.failed(hook.Mode, err)
-	}
-	switch podfile.OriginOf(text) {
+	switch f.origin {
 	case podfile.Written, podfile.Unfinished:
-		if hook.Problem != nil { // it is adopted with valid settings
-			return Foreign, cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.BadConfig, Detail: hook.Problem.Error()}
+		if problem := st.settings.Hook.Problem; problem != nil { // it is adopted with valid settings
+			return Foreign, st.report(cri.BadConfig, problem.Error())
 		}
-		s.recognized = recognition{}
-		if err := a.adopt(settings, s, host, f, text); err != nil {
-			return Foreign, s.failed(hook.Mode, err)
+		st.recognized = recognition{}
+		if err := a.adopt(st, f); err != nil {
+			return Foreign, st.failed(err)
 		}
-		return Ours, cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.Unchanged}
+		return Ours, st.report(cri.Unchanged, "")
 	case podfile.Changed:
-		return Foreign, s.failed(hook.Mode, podfile.ErrChanged)
+		return Foreign, st.failed(podfile.ErrChanged)
 	case podfile.Restored:
-		s.before = Ours
-		return Restored, cri.Report{Sandbox: s.describe(), Mode: hook.Mode, Outcome: cri.Restored}
+		st.before = Ours
+		return Restored, st.report(cri.Restored, "")
 	}
-	return a.replace(settings, s, host, f, text, first)
+	return a.replace(st, f)
+}
+
+func (st *step) report(o cri.Outcome, detail string) cri.Report {
+	return cri.Report{Sandbox: st.describe(), Mode: st.settings.Hook.Mode, Outcome: o, Detail: detail}
 }
 
 // failed returns the report about an error of the file.
-func (s *sandbox) failed(mode cri.Mode, err error) cri.Report {
-	return cri.Report{Sandbox: s.describe(), Mode: mode, Outcome: failure(err), Detail: err.Error()}
+func (st *step) failed(err error) cri.Report {
+	o := cri.WriteFailed
+	switch {
+	case errors.Is(err, podfile.ErrForeign), errors.Is(err, podfile.ErrTooLarge):
+		o = cri.ForeignFile
+	case errors.Is(err, podfile.ErrChanged):
+		o = cri.PodChanged
+	}
+	return st.report(o, err.Error())
 }
 
-// learnAsCreated records what the kubelet's text of f, which gives dns and has the digest sum, shows if nothing
-// has written it since the runtime created it, although the start of the sandbox was not seen. A text that the
-// kubelet does not compute from the node facts does not confirm them: they may be wrong, or the host's file
-// may have changed.
-func (s *sandbox) learnAsCreated(settings *Settings, host hostFiles, f *podfile.File, dns resolvconf.Config, sum [sha256.Size]byte) {
-	hook := settings.Hook
-	if s.original != ([sha256.Size]byte{}) || s.err != nil || hook.Problem != nil || !f.IsAsCreated() {
+// decision returns the decision for the pod, which must be known, with valid settings.
+func (st *step) decision() *policy.Decision {
+	if st.decided == nil {
+		st.decided = new(st.settings.Hook.Engine.Decide(st.pod, st.host().Pods))
+	}
+	return st.decided
+}
+
+// hasDecision reports whether the decision is a DNS configuration.
+func (st *step) hasDecision() bool {
+	d := st.decision()
+	return d.Error == "" && len(d.Nameservers)+len(d.Searches)+len(d.Options) > 0
+}
+
+// kubelet returns what a kubelet with the node facts of the settings computes for the pod.
+func (st *step) kubelet() resolvconf.Config {
+	return st.settings.Hook.Engine.KubeletConfig(st.pod, st.host().Kubelet)
+}
+
+// computes reports whether the kubelet computes dns.
+func (st *step) computes(dns resolvconf.Config) bool {
+	return normalize(dns).Equal(normalize(st.kubelet()))
+}
+
+// learnAsCreated records what the kubelet's text of f, with the digest sum, shows if nothing has written it
+// since the runtime created it, although the start of the sandbox was not seen. A text that the kubelet does
+// not compute from the node facts does not confirm them: they may be wrong, or the host's file may have changed.
+func (st *step) learnAsCreated(f *content, sum [sha256.Size]byte) {
+	hook := st.settings.Hook
+	if st.original != ([sha256.Size]byte{}) || st.err != nil || hook.Problem != nil || !f.file.IsAsCreated() {
 		return
 	}
-	computed := settings.computes(s.pod, host, dns)
+	computed := st.computes(f.dns)
 	switch {
 	case computed || hook.Mode == cri.Force:
-		s.original = sum
-		s.observed = s.observed || !computed // the text does not show the node facts of now
-	case s.recognized.sum != sum && s.request == nil:
+		st.original = sum
+		st.observed = st.observed || !computed // the text does not show the node facts of now
+	case st.recognized.sum != sum && st.request == nil:
 		// The kubelet's text of an earlier time: the decision is due if it is not what the kubelet computes now.
-		s.recognized = recognition{sum, asDue}
-		if d := hook.Engine.Decide(s.pod, host().Pods); settings.computes(s.pod, host, d.Config()) {
-			s.recognized.as = asKubelet
+		st.recognized = recognition{sum, asDue}
+		if st.computes(st.decision().Config()) {
+			st.recognized.as = asKubelet
 		}
 	}
 }
 
 // replace decides the DNS configuration of the sandbox, whose file has the text of the kubelet, and
 // writes it into the file unless the text is right already.
-func (a *Applier) replace(settings *Settings, s *sandbox, host hostFiles, f *podfile.File, text []byte, first bool) (State, cri.Report) {
-	hook := settings.Hook
-	request := s.describe()
-	request.DNS, request.HasDNS, request.FromFile = resolvconf.Parse(string(text)).Config(), true, true
-	sum := sha256.Sum256(text)
-	s.learnAsCreated(settings, host, f, request.DNS, sum)
-	request.Unverified = sum != s.original
-	s.known = request.DNS
-	if settings.Observed != nil && s.err == nil && !request.Unverified && s.request == nil && !s.observed {
-		s.observed = true
-		settings.Observed(s.pod, s.known)
+func (a *Applier) replace(st *step, f *content) (State, cri.Report) {
+	sum := sha256.Sum256(f.text)
+	st.learnAsCreated(f, sum)
+	request := st.describe()
+	request.DNS, request.HasDNS, request.FromFile, request.Unverified = f.dns, true, true, sum != st.original
+	st.known = f.dns
+	if st.settings.Observed != nil && st.err == nil && !request.Unverified && st.request == nil && !st.observed {
+		st.observed = true
+		st.settings.Observed(st.pod, st.known)
 	}
-	r := a.decide(settings, s, host, request, sum)
-	if s.request != nil {
-		return a.adoptRequest(settings, s, host, r)
+	r := a.decide(st, request, sum)
+	if st.request != nil {
+		return a.adoptRequest(st, r)
 	}
 	next := stateOf(r.Outcome)
 	if next.follows() && !request.Unverified {
-		a.confirmBy(settings, s, host, s.known)
+		a.confirmBy(st, st.known)
 	}
 	if r.Outcome != cri.Edited {
-		s.want = normalize(r.DNS)
+		st.want = normalize(r.DNS)
 		return next, r
 	}
-	if err := f.Replace(text, r.DNS.String(), s.runtimeText(text)); err != nil {
-		return Foreign, s.failed(hook.Mode, err)
+	if err := f.file.Replace(f.text, r.DNS.String(), st.runtimeText(f.text)); err != nil {
+		return Foreign, st.failed(err)
 	}
-	s.recognized = recognition{}
-	s.known, s.want = normalize(r.DNS), normalize(r.DNS)
-	if !first {
+	st.recognized = recognition{}
+	st.known, st.want = normalize(r.DNS), normalize(r.DNS)
+	if !st.first {
 		r.Outcome = cri.Late
-		a.touchLater(s)
+		a.touchLater(st.sandbox)
 	}
 	return next, r
 }
@@ -240,28 +262,47 @@ func stateOf(o cri.Outcome) State {
 
 // decide returns the decision for the sandbox, whose file has the text of request with the digest sum,
 // and records what it shows about this text.
-func (a *Applier) decide(settings *Settings, s *sandbox, host hostFiles, request cri.Sandbox, sum [sha256.Size]byte) cri.Report {
-	r := settings.Hook.DecidePod(request, s.pod, s.err, host)
+func (a *Applier) decide(st *step, request cri.Sandbox, sum [sha256.Size]byte) cri.Report {
+	r := st.settings.Hook.DecidePod(request, st.pod, st.err, st.host)
 	switch compared := r.Mode != cri.Force || request.Unverified; {
-	case r.Outcome == cri.FactsMismatch:
-	case r.Outcome == cri.Edited && !compared:
-		return r // the text may be none that the kubelet computes: no other mode replaces it
-	default:
-		switch r.Outcome {
-		case cri.Unchanged:
-			s.recognized = recognition{sum, asKubelet}
-		case cri.Observed, cri.Edited:
-			s.recognized = recognition{sum, asDue}
-		}
+	case r.Outcome == cri.Unchanged:
+		st.recognized = recognition{sum, asKubelet}
+	case r.Outcome == cri.Observed, r.Outcome == cri.Edited && compared:
+		st.recognized = recognition{sum, asDue}
+	case r.Outcome != cri.FactsMismatch: // Edited, too: the text may be none that the kubelet computes
+	case st.recognized.sum == sum:
+		return a.decideLater(st, request)
+	case st.hasDecision() && normalize(st.decision().Config()).Equal(st.known): // a shim has edited the request
+		d := st.decision()
+		r.Outcome, r.Detail, r.DNS, r.Findings = cri.Unchanged, "", d.Config(), d.Findings
+		st.recognized = recognition{sum, asEdited}
+	case request.Unverified && st.request == nil:
+		r.Outcome, r.Detail = cri.Unverified, r.Detail+notSeenAtStart
+	}
+	return r
+}
+
+// decideLater returns the decision for a text that the kubelet has computed from the node facts of an
+// earlier time. The file follows changes from now on, as before. Only a decision that is due is
+// written at once, when the node facts are confirmed.
+func (a *Applier) decideLater(st *step, request cri.Sandbox) cri.Report {
+	hook := st.settings.Hook
+	request.DNS, request.HasDNS = resolvconf.Config{}, false // the node facts of now do not give it
+	r := hook.DecidePod(request, st.pod, st.err, st.host)
+	if r.Outcome != cri.Edited && r.Outcome != cri.Observed {
 		return r
 	}
-	if s.recognized.sum == sum {
-		return a.decideLater(settings, s, host, request)
-	}
-	if s.acceptDecision(settings, host, &r); r.Outcome == cri.Unchanged {
-		s.recognized = recognition{sum, asEdited}
-	} else if request.Unverified && s.request == nil {
-		r.Outcome, r.Detail = cri.Unverified, r.Detail+notSeenAtStart
+	switch d := st.decision(); {
+	case normalize(r.DNS).Equal(st.known):
+		r.Outcome = cri.Unchanged
+	case r.Outcome == cri.Observed:
+	case st.recognized.as != asDue:
+		r.Outcome = cri.Unchanged
+		a.queue.push(st.ID, causeVerify)
+	case isUnreachable(&st.pod, d):
+		r.Outcome, r.Detail = cri.Observed, unreachable
+	case hook.Mode != cri.Force && !a.facts.covers(factsOf(d)):
+		r.Outcome, r.Detail = cri.Observed, unconfirmed
 	}
 	return r
 }
@@ -270,60 +311,33 @@ func (a *Applier) decide(settings *Settings, s *sandbox, host hostFiles, request
 // have changed since. It completes a text that is not finished, and rewrites one with blanks at the end
 // of lines. Only an original text that was seen before the first container confirms node facts: the pod
 // can write comments.
-func (a *Applier) adopt(settings *Settings, s *sandbox, host hostFiles, f *podfile.File, text []byte) error {
-	s.known = resolvconf.Parse(string(text)).Config()
-	if s.err != nil {
+func (a *Applier) adopt(st *step, f *content) error {
+	st.known = f.dns
+	if st.err != nil {
 		return nil
 	}
-	d := settings.Hook.Engine.Decide(s.pod, host().Pods)
-	s.want = normalize(d.Config())
-	original, ok := podfile.Original(text)
-	if ok && s.original == sha256.Sum256(original) {
-		a.confirmBy(settings, s, host, resolvconf.Parse(string(original)).Config())
+	st.want = normalize(st.decision().Config())
+	original := f.original
+	if original != nil && st.original == sha256.Sum256(original) {
+		a.confirmBy(st, resolvconf.Parse(string(original)).Config())
 	}
+	defer a.verifyLater(st.sandbox)
 	switch {
-	case podfile.OriginOf(text) == podfile.Unfinished:
-		if !ok {
-			original = []byte(settings.Hook.Engine.KubeletConfig(s.pod, host().Kubelet).String())
+	case f.origin == podfile.Unfinished:
+		if original == nil {
+			original = []byte(st.kubelet().String())
 		}
-		if s.known = s.want; d.Error != "" || len(s.want.Nameservers) == 0 {
-			s.known = resolvconf.Parse(string(original)).Config()
+		if st.known = st.want; st.decision().Error != "" || len(st.want.Nameservers) == 0 {
+			st.known = resolvconf.Parse(string(original)).Config()
 		}
-	case !podfile.HasBlanks(text) || settings.Hook.Mode == cri.Observe:
-		a.verifyLater(s)
+	case !podfile.HasBlanks(f.text) || st.settings.Hook.Mode == cri.Observe:
 		return nil
 	}
-	defer a.verifyLater(s)
-	if err := f.Replace(text, s.known.String(), original); err != nil {
+	if err := f.file.Replace(f.text, st.known.String(), original); err != nil {
 		return err
 	}
-	a.touchLater(s)
+	a.touchLater(st.sandbox)
 	return nil
-}
-
-// decideLater returns the decision for a text that the kubelet has computed from the node facts of an
-// earlier time. The file follows changes from now on, as before. Only a decision that is due is
-// written at once, when the node facts are confirmed. s.mu must be held.
-func (a *Applier) decideLater(settings *Settings, s *sandbox, host hostFiles, request cri.Sandbox) cri.Report {
-	request.DNS, request.HasDNS = resolvconf.Config{}, false // the node facts of now do not give it
-	r := settings.Hook.DecidePod(request, s.pod, s.err, host)
-	if r.Outcome != cri.Edited && r.Outcome != cri.Observed {
-		return r
-	}
-	d := settings.Hook.Engine.Decide(s.pod, host().Pods)
-	switch {
-	case normalize(r.DNS).Equal(s.known):
-		r.Outcome = cri.Unchanged
-	case r.Outcome == cri.Observed:
-	case s.recognized.as != asDue:
-		r.Outcome = cri.Unchanged
-		a.queue.push(s.ID, causeVerify)
-	case isUnreachable(&s.pod, &d):
-		r.Outcome, r.Detail = cri.Observed, unreachable
-	case settings.Hook.Mode != cri.Force && !a.facts.covers(factsOf(&d)):
-		r.Outcome, r.Detail = cri.Observed, unconfirmed
-	}
-	return r
 }
 
 // verifyLater queues s if its file does not have the decision. s.mu must be held.
@@ -333,24 +347,7 @@ func (a *Applier) verifyLater(s *sandbox) {
 	}
 }
 
-// computes reports whether a kubelet with the node facts of s computes dns for pod.
-func (s *Settings) computes(pod policy.Pod, host hostFiles, dns resolvconf.Config) bool {
-	expected := s.Hook.Engine.KubeletConfig(pod, host().Kubelet)
-	return normalize(dns).Equal(normalize(expected))
-}
-
 // normalize returns c as it is read from a file: without duplicates and trailing dots.
 func normalize(c resolvconf.Config) resolvconf.Config {
 	return resolvconf.Parse(c.String()).Config()
-}
-
-// failure returns the outcome of an error of package podfile.
-func failure(err error) cri.Outcome {
-	switch {
-	case errors.Is(err, podfile.ErrForeign), errors.Is(err, podfile.ErrTooLarge):
-		return cri.ForeignFile
-	case errors.Is(err, podfile.ErrChanged):
-		return cri.PodChanged
-	}
-	return cri.WriteFailed
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -197,4 +198,22 @@ func (f *File) Touch() error {
 		return &fs.PathError{Op: "futimes", Path: f.f.Name(), Err: err}
 	}
 	return nil
+}
+
+// uptime returns the time of CLOCK_MONOTONIC, which relay and agent have in common: the kernel has
+// one for all processes without a time namespace of their own, and container runtimes give pods
+// none. A time.Time has it, too, but loses it on the way to another process.
+func uptime() time.Duration {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil {
+		return 0 // not known
+	}
+	return time.Duration(t.Nano())
+}
+
+// IsDeleted reports whether a directory has no name any more: it was removed on the node, and this process still
+// has its mount.
+func IsDeleted(directory fs.FileInfo) bool {
+	s, ok := directory.Sys().(*syscall.Stat_t)
+	return ok && s.Nlink == 0
 }

@@ -5,7 +5,11 @@
 
 package podfile
 
-import "errors"
+import (
+	"errors"
+	"io/fs"
+	"time"
+)
 
 // File is an open resolv.conf of a sandbox.
 type File struct{}
@@ -33,3 +37,9 @@ func (f *File) Restore([]byte, []byte) error { return errors.ErrUnsupported }
 
 // Touch fails.
 func (f *File) Touch() error { return errors.ErrUnsupported }
+
+// uptime returns 0, not known: relay and agent run on Linux.
+func uptime() time.Duration { return 0 }
+
+// IsDeleted returns false.
+func IsDeleted(fs.FileInfo) bool { return false }

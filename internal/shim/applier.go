@@ -55,7 +55,7 @@ func (a *applier) apply(c Config) error {
 			return err
 		}
 	}
-	if err := a.setLookups(newLookupConfig(c)); err != nil {
+	if err := a.setLookups(node.NewLookupConfig(c.NodeServerConfiguration, false)); err != nil {
 		return err
 	}
 	if cfg != a.hostCfg {
@@ -71,7 +71,7 @@ func (a *applier) apply(c Config) error {
 // retryClient tries again to create the client of the API server.
 func (a *applier) retryClient(c Config) {
 	old := a.lookups
-	if err := a.setLookups(newLookupConfig(c)); err == nil && a.lookups != old {
+	if err := a.setLookups(node.NewLookupConfig(c.NodeServerConfiguration, false)); err == nil && a.lookups != old {
 		a.setHook(c)
 		a.log.Info("API client created", "kubeconfig", c.Kubeconfig)
 	}
@@ -81,18 +81,10 @@ func (a *applier) retryClient(c Config) {
 func (a *applier) setHook(c Config) {
 	hook := &cri.Hook{
 		Engine: c.Engine, Mode: c.Mode(), FailUnknown: c.FailUnknown(), HostFiles: node.HostFiles(a.host),
-		Lookup: a.lookups.Lookup, Report: a.lookups.Reporter.Report, Metrics: a.metrics,
-	}
-	if hook.Mode == cri.Force {
-		hook.Lookup = a.lookups.LookupForced
+		Lookup: a.lookups.Lookup(c.Mode()), Report: a.lookups.Reporter.Report, Metrics: a.metrics,
 	}
 	a.shim.SetHook(hook)
-	a.hostReport.next = node.ReportHost(a.host, a.lookups.Reporter)
-}
-
-// newLookupConfig returns the configuration of the lookups for c.
-func newLookupConfig(c Config) node.LookupConfig {
-	return node.NewLookupConfig(c.Kubeconfig, c.Manifests, c.Node.Name).WithTimeout(config.Duration(c.LookupTimeout))
+	a.hostReport.next = node.FollowHost(a.host, a.lookups.Reporter, func() {})
 }
 
 // setLookups replaces the lookups if their configuration has changed, or if the last client of
