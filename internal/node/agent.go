@@ -41,7 +41,6 @@ type Agent struct {
 	relays  relays
 
 	mu           sync.Mutex // held while settings are applied
-	applied      int        // number of configurations that were applied
 	inferredHost bool       // the resolvConf of facts was inferred
 }
 
@@ -107,22 +106,9 @@ func (s *Agent) apply(c AgentConfig) (daemon.Task, error) {
 	defer s.mu.Unlock()
 	task, err := s.applyLocked(c)
 	if err == nil {
-		s.applied++
 		s.inferredHost = c.InferNodeFacts && c.AgentConfiguration.Node.ResolvConf == nil
 	}
 	return task, err
-}
-
-// applyIfCurrent calls apply if no configuration after the one with this number was applied: the
-// task of a configuration runs until the next one is applied.
-func (s *Agent) applyIfCurrent(number int, apply func() (daemon.Task, error)) (task daemon.Task, current bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.applied != number {
-		return nil, false, nil
-	}
-	task, err = apply()
-	return task, true, err
 }
 
 // applyLocked is apply with s.mu held.
@@ -148,7 +134,11 @@ func (s *Agent) applyLocked(c AgentConfig) (daemon.Task, error) {
 	s.lookups.Store(lookups)
 	tasks := []daemon.Task{following, lookups.Run}
 	if c.Taint != (Taint{}) {
-		tasks = append(tasks, s.newRemover(c, lookups).Run)
+		remover := &taintRemover{
+			Client: lookups.api, Node: c.Node.Name, Taint: c.Taint,
+			Ready: func() bool { return s.relays.withRuntime() > 0 }, Removals: s.taints, Log: s.Log,
+		}
+		tasks = append(tasks, remover.Run)
 	}
 	return func(ctx context.Context) error { return daemon.RunAll(ctx, tasks...) }, nil
 }
@@ -175,15 +165,6 @@ func (s *Agent) applyFacts(c AgentConfig, lookups *Lookups, source string, obser
 		"clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
 	LogFindings(s.Log, c.Node.Findings, c.Engine, hook.HostFiles())
 	return func(ctx context.Context) error { return daemon.RunAll(ctx, RunHostWatcher(host), follow) }, nil
-}
-
-// newRemover returns what removes the startup taint when a relay is connected to the agent and to
-// the runtime.
-func (s *Agent) newRemover(c AgentConfig, lookups *Lookups) *taintRemover {
-	return &taintRemover{
-		Client: lookups.api, Node: c.Node.Name, Taint: c.Taint,
-		Ready: s.relays.isSynchronized, Removals: s.taints, Log: s.Log,
-	}
 }
 
 // serve serves relays and shims until ctx ends.

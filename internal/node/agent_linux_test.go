@@ -302,7 +302,7 @@ func (s *serverTest) announceNew(pods int) {
 	s.announce(pods - 1)
 	e := sandboxEvent(s.dir, pods-1)
 	e.Kind, e.First = podfile.Creating, true
-	s.send(e)
+	s.send(e, podfile.Event{Kind: podfile.Synchronized})
 }
 
 // count returns the number of pods with an outcome and without drift whose files have the DNS of a text.

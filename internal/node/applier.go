@@ -40,10 +40,8 @@ type Settings struct {
 	Hook        *cri.Hook // its Lookup is called in the background
 	Directories []string  // see podfile.Open
 
-	Refresh     Scope         // the pods whose files follow changes
-	DryRun      bool          // files that would be rewritten are counted and logged only
-	RefreshRate int           // rewrites in a second; at least 1
-	Verify      time.Duration // interval at which all files are verified; 0: never
+	Refresh Scope // the pods whose files follow changes
+	DryRun  bool  // files that would be rewritten are counted and logged only
 
 	// Facts identifies the node facts. When they differ from those of the settings before, files
 	// of running pods are rewritten only after a pod has confirmed them, except in mode Force.
@@ -69,16 +67,11 @@ type Settings struct {
 	Report func(events.Refresh)
 }
 
-const (
-	refreshRate    = 200             // a second: the writer waits 5 ms after each write
-	verifyInterval = 5 * time.Minute // reading the files of 110 pods takes some milliseconds
-)
-
 // newSettings returns the settings of a configuration. The Hook's Lookup is that of lookups.
 func newSettings(hook *cri.Hook, c AgentConfig, lookups *Lookups) *Settings {
 	s := &Settings{
 		Hook: hook, Directories: c.SandboxDirectories, Refresh: Scope(c.Refresh), DryRun: c.RefreshDryRun,
-		RefreshRate: refreshRate, Verify: verifyInterval, Report: lookups.Reporter.ReportRefresh, Annotations: lookups.pods.Annotations,
+		Report: lookups.Reporter.ReportRefresh, Annotations: lookups.pods.Annotations,
 		Facts: fmt.Sprint(c.Node.ClusterDNS, c.Node.ClusterDomain, c.Node.ResolvConf, c.Node.IPs),
 	}
 	if lookups.api != nil {
@@ -187,8 +180,12 @@ func (a *Applier) Handle(ctx context.Context, e podfile.Event) {
 	switch e.Kind {
 	case podfile.Reset:
 		a.reset()
-	case podfile.Synchronized:
-		a.removeUnannounced()
+	case podfile.Synchronized: // the runtime has no other sandboxes
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		for id := range a.unannounced {
+			a.removeLocked(id)
+		}
 	case podfile.Started:
 		a.add(ctx, e.Sandbox, nil)
 	case podfile.Creating:
@@ -235,21 +232,6 @@ func (s *sandbox) unsettled() (m memory, ok bool) {
 	return m, !s.state.follows()
 }
 
-// removeUnannounced removes the sandboxes that were not announced since the last Reset.
-func (a *Applier) removeUnannounced() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.removeUnannouncedLocked()
-}
-
-// removeUnannouncedLocked is removeUnannounced with a.mu held.
-func (a *Applier) removeUnannouncedLocked() {
-	for id := range a.unannounced {
-		a.removeLocked(id)
-	}
-	a.unannounced = nil
-}
-
 func (a *Applier) remove(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -286,9 +268,6 @@ func (a *Applier) add(ctx context.Context, e podfile.Sandbox, synced <-chan stru
 		}
 		a.removeLocked(e.ID)
 		known = m
-	}
-	if len(a.sandboxes) >= maxSandboxes {
-		a.removeUnannouncedLocked() // an old relay sends no Synchronized
 	}
 	if len(a.sandboxes) >= maxSandboxes {
 		a.Log.Error("sandbox ignored: too many sandboxes", "limit", maxSandboxes)

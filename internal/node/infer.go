@@ -62,7 +62,6 @@ type inferrer struct {
 	server  *Agent
 	config  AgentConfig
 	lookups *Lookups
-	number  int // of config: see Agent.applied
 
 	observations chan observation
 	inference    Inference
@@ -73,7 +72,7 @@ type inferrer struct {
 // newInferrer returns an inferrer of c, which is applied next. It knows the facts that pods have shown
 // to the inferrer of the previous configuration. s.mu must be held.
 func (s *Agent) newInferrer(c AgentConfig, lookups *Lookups) *inferrer {
-	i := &inferrer{server: s, config: c, lookups: lookups, number: s.applied + 1,
+	i := &inferrer{server: s, config: c, lookups: lookups,
 		observations: make(chan observation, maxObservations), hostPaths: hostPaths}
 	if previous := s.facts.Load(); previous != nil && previous.Source == sourcePods {
 		if s.inferredHost {
@@ -146,11 +145,13 @@ func (i *inferrer) add(o observation) daemon.Task {
 	if !ok {
 		return nil
 	}
-	task, current, err := i.server.applyIfCurrent(i.number, func() (daemon.Task, error) { return i.apply(facts) })
-	switch {
-	case !current: // a reload has applied another configuration, and ends run
+	i.server.mu.Lock()
+	defer i.server.mu.Unlock()
+	if i.server.lookups.Load() != i.lookups { // a reload has applied another configuration, and ends run
 		return nil
-	case err != nil:
+	}
+	task, err := i.apply(facts)
+	if err != nil {
 		i.server.Log.Error("inferred node facts not applied", "clusterDNS", facts.ClusterDNS,
 			"clusterDomain", facts.ClusterDomain, "resolvConf", facts.ResolvConf, "error", err)
 		return nil

@@ -17,8 +17,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
 const inferringConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
@@ -74,6 +75,7 @@ func TestServer_InferNodeFacts(t *testing.T) {
 					}
 					s.send(e)
 				}
+				s.send(podfile.Event{Kind: podfile.Synchronized})
 			}
 			return decided == pods
 		})
@@ -112,13 +114,17 @@ func TestServer_InferReplaced(t *testing.T) {
 	if s.facts.Load() == nil {
 		t.Error("the facts are not kept")
 	}
-	calls := 0
-	apply := func() (daemon.Task, error) {
-		calls++
-		return daemon.NoTask, nil
+	i := s.newInferrer(c, s.lookups.Load())
+	// show adds pods that show other facts, and reports whether these are applied.
+	show := func(domain string) (applied bool) {
+		text := fmt.Sprintf("search shop.svc.%[1]s svc.%[1]s %[1]s\nnameserver 10.96.0.10\noptions ndots:5\n", domain)
+		for _, uid := range []string{"a", "b"} {
+			applied = i.add(observation{policy.Pod{Namespace: "shop", UID: uid}, resolvconf.Parse(text).Config()}) != nil
+		}
+		return applied
 	}
-	if _, current, err := s.applyIfCurrent(1, apply); !current || err != nil {
-		t.Errorf("current: %t, %v", current, err)
+	if !show("first.example") {
+		t.Error("the facts of pods are not applied")
 	}
 	c.AgentConfiguration.Node.ResolvConf = nil
 	if _, err := s.apply(c); err != nil {
@@ -127,8 +133,8 @@ func TestServer_InferReplaced(t *testing.T) {
 	if f := s.facts.Load(); f != nil {
 		t.Errorf("a path that was not inferred is kept: %+v", f)
 	}
-	if _, current, err := s.applyIfCurrent(1, apply); current || err != nil || calls != 1 {
-		t.Errorf("replaced: %t, %v, %d calls", current, err, calls)
+	if show("second.example") {
+		t.Error("the facts are applied to a configuration that was replaced")
 	}
 }
 

@@ -39,7 +39,8 @@ type LookupConfig struct {
 // is for the service account of this pod instead, which the client reads again when it changes.
 func NewLookupConfig(c v1alpha1.NodeServerConfiguration, inCluster bool) LookupConfig {
 	l := LookupConfig{
-		kubeconfig: c.Kubeconfig, inCluster: inCluster, manifests: c.Manifests, node: c.Node.NodeName, timeout: config.Duration(c.LookupTimeout),
+		kubeconfig: c.Kubeconfig, inCluster: inCluster, manifests: c.Manifests, node: c.Node.NodeName,
+		timeout: config.Duration(c.LookupTimeout),
 	}
 	if info, err := os.Stat(c.Kubeconfig); err != nil || !info.Mode().IsRegular() {
 		return l // a pipe can be read only once, by the client

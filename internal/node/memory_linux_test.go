@@ -5,7 +5,6 @@ package node
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -150,20 +149,6 @@ func TestMemory_ResetBusy(t *testing.T) {
 	a.Wait()
 	if n := len(a.list()); n != 1 || len(a.reports) != 0 {
 		t.Errorf("%d sandboxes, %d more reports", n, len(a.reports))
-	}
-}
-
-// TestMemory_ResetLimit: sandboxes that are not announced again make room for others, also with a relay
-// that does not say when it has announced all.
-func TestMemory_ResetLimit(t *testing.T) {
-	a := oldPod(t, nil)
-	a.Handle(a.ctx, podfile.Event{Kind: podfile.Reset})
-	for i := range maxSandboxes {
-		other := podfile.Sandbox{ID: fmt.Sprint(i), UID: fmt.Sprint(i)}
-		a.Handle(a.ctx, podfile.Event{Kind: podfile.Started, Sandbox: other})
-	}
-	if n := len(a.list()); n != maxSandboxes || a.sandboxes[a.applierTest.sandbox.ID] != nil {
-		t.Errorf("%d sandboxes", n)
 	}
 }
 
@@ -520,32 +505,18 @@ func TestMemory_ChangedByPods(t *testing.T) {
 	}
 }
 
-// TestApplier_Repairs: a file whose write was not finished, and one in the layout of an earlier release, are
-// rewritten at the start of the agent, whatever is refreshed.
+// TestApplier_Repairs: a file whose write was not finished is rewritten at the start of the agent, whatever is
+// refreshed.
 func TestApplier_Repairs(t *testing.T) {
-	for name, text := range map[string]string{
-		"unfinished": "#ameserver 10.96.0.10\noptions ndots:5\n# dnsconfigurer: changing\n",
-		"earlier layout": withDigest("nameserver 10.96.0.10" + strings.Repeat(" ", 42) + "\noptions ndots:2\n" +
-			"# before: nameserver 10.96.0.10\n"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			a := prepareRefreshTest(t, policy.ClusterFirst, func(a *applierTest) { a.settings.Refresh = ScopeOff })
-			a.write(text)
-			a.running()
-			if r := <-a.reports; r.Outcome != cri.Unchanged {
-				t.Errorf("%+v", r)
-			}
-			got := a.read()
-			dns := resolvconf.Parse(string(got)).Config()
-			if podfile.OriginOf(got) != podfile.Written || podfile.HasBlanks(got) || len(dns.Nameservers) != 1 ||
-				dns.Nameservers[0] != "10.96.0.10" {
-				t.Errorf("the file has\n%s", got)
-			}
-		})
+	a := prepareRefreshTest(t, policy.ClusterFirst, func(a *applierTest) { a.settings.Refresh = ScopeOff })
+	a.write("#ameserver 10.96.0.10\noptions ndots:5\n# dnsconfigurer: changing\n")
+	a.running()
+	if r := <-a.reports; r.Outcome != cri.Unchanged {
+		t.Errorf("%+v", r)
 	}
-}
-
-// withDigest appends the line that shows that text was written by the agent.
-func withDigest(text string) string {
-	return fmt.Sprintf("%s# dnsconfigurer: sha256 %x\n", text, sha256.Sum256([]byte(text)))
+	got := a.read()
+	dns := resolvconf.Parse(string(got)).Config()
+	if podfile.OriginOf(got) != podfile.Written || len(dns.Nameservers) != 1 || dns.Nameservers[0] != "10.96.0.10" {
+		t.Errorf("the file has\n%s", got)
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
@@ -39,28 +40,29 @@ const (
 // ignored.
 const RefreshAnnotation = "dnsconfigurer.dev/refresh"
 
-// Run refreshes files until ctx ends: those in the queue, and all at the interval of the
-// settings. It must be called once.
+const (
+	refreshPause   = 5 * time.Millisecond // between two rewrites, on average
+	verifyInterval = 5 * time.Minute      // of all files; reading the files of 110 pods takes some milliseconds
+)
+
+// Run refreshes files until ctx ends: those in the queue, and all at verifyInterval. It must be called once.
 func (a *Applier) Run(ctx context.Context) error {
-	verified := time.Now()
+	verify := time.NewTicker(verifyInterval)
+	defer verify.Stop()
 	for ctx.Err() == nil {
 		id, c, wait, ok := a.queue.pop()
 		if ok {
 			a.refreshQueued(ctx, id, c)
 			continue
 		}
-		var verify, due <-chan time.Time
-		if interval := a.settings.Load().Verify; interval > 0 {
-			verify = time.After(time.Until(verified.Add(interval)))
-		}
+		var due <-chan time.Time
 		if wait > 0 {
 			due = time.After(wait)
 		}
 		select {
 		case <-a.queue.wake:
 		case <-due:
-		case <-verify:
-			verified = time.Now()
+		case <-verify.C:
 			a.refreshAll(causeVerify)
 		case <-ctx.Done():
 		}
@@ -113,20 +115,10 @@ func (a *Applier) refreshQueued(ctx context.Context, id string, c cause) {
 	case c == causePod && a.delay(s):
 		return
 	}
-	next := time.After(a.pause())
-	if result, _ := a.refresh(s, c); result != events.Refreshed {
-		return
+	next := time.Now().Add(refreshPause/2 + rand.N(refreshPause))
+	if result, _ := a.refresh(s, c); result == events.Refreshed {
+		daemon.Sleep(ctx, time.Until(next))
 	}
-	select {
-	case <-next:
-	case <-ctx.Done():
-	}
-}
-
-// pause returns the time from one rewrite to the next, by the rate of the settings on average.
-func (a *Applier) pause() time.Duration {
-	mean := time.Second / time.Duration(a.settings.Load().RefreshRate)
-	return mean/2 + rand.N(mean)
 }
 
 // refresh processes a cause of a refresh. The result is "" if the Applier does not decide the pod's DNS;

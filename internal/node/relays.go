@@ -6,7 +6,6 @@ package node
 import (
 	"errors"
 	"net"
-	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,10 +15,8 @@ import (
 
 // relays are the connections of relays and shims. The zero value is ready to use.
 type relays struct {
-	mu sync.Mutex
-	// last is what each has reported last about the runtime: Synchronized, Unsynchronized, or
-	// Reset for neither. The oldest relays report neither, older ones no Unsynchronized.
-	last map[net.Conn]podfile.Kind
+	mu           sync.Mutex
+	synchronized map[net.Conn]bool // whether it is connected to the runtime, and has announced all sandboxes
 }
 
 // register registers the metrics with registry.
@@ -39,54 +36,46 @@ func (r *relays) register(registry prometheus.Registerer) {
 func (r *relays) add(conn net.Conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.last == nil {
-		r.last = map[net.Conn]podfile.Kind{}
+	if r.synchronized == nil {
+		r.synchronized = map[net.Conn]bool{}
 	}
-	r.last[conn] = podfile.Reset
+	r.synchronized[conn] = false
 }
 
 // report notes what an event of a relay says about the runtime.
 func (r *relays) report(conn net.Conn, kind podfile.Kind) {
-	switch kind {
-	case podfile.Reset, podfile.Synchronized, podfile.Unsynchronized:
+	if kind == podfile.Synchronized || kind == podfile.Unsynchronized {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.last[conn] = kind
+		r.synchronized[conn] = kind == podfile.Synchronized
 	}
 }
 
 func (r *relays) remove(conn net.Conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.last, conn)
-}
-
-// count returns the number of relays that have reported one of kinds last.
-func (r *relays) count(kinds ...podfile.Kind) (n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, last := range r.last {
-		if slices.Contains(kinds, last) {
-			n++
-		}
-	}
-	return n
+	delete(r.synchronized, conn)
 }
 
 // connected returns the number of relays.
 func (r *relays) connected() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.last)
+	return len(r.synchronized)
 }
 
-// isSynchronized reports whether a relay has announced the sandboxes of the runtime, and is still
+// withRuntime returns the number of relays that have announced the sandboxes of the runtime, and are still
 // connected to it.
-func (r *relays) isSynchronized() bool { return r.count(podfile.Synchronized) > 0 }
-
-// withRuntime returns the number of relays that are connected to the runtime. One that has not reported
-// whether it is, as the oldest ones, is taken to be.
-func (r *relays) withRuntime() int { return r.count(podfile.Reset, podfile.Synchronized) }
+func (r *relays) withRuntime() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, synchronized := range r.synchronized {
+		if synchronized {
+			n++
+		}
+	}
+	return n
+}
 
 // ready returns an error if no relay is connected, or none of them to the runtime.
 func (r *relays) ready() error {

@@ -308,9 +308,8 @@ func (a *Applier) decideLater(st *step, request cri.Sandbox) cri.Report {
 }
 
 // adopt keeps the text that a previous process has written to f, and verifies it later: the facts may
-// have changed since. It completes a text that is not finished, and rewrites one with blanks at the end
-// of lines. Only an original text that was seen before the first container confirms node facts: the pod
-// can write comments.
+// have changed since. It completes a text that is not finished. Only an original text that was seen before the
+// first container confirms node facts: the pod can write comments.
 func (a *Applier) adopt(st *step, f *content) error {
 	st.known = f.dns
 	if st.err != nil {
@@ -322,16 +321,14 @@ func (a *Applier) adopt(st *step, f *content) error {
 		a.confirmBy(st, resolvconf.Parse(string(original)).Config())
 	}
 	defer a.verifyLater(st.sandbox)
-	switch {
-	case f.origin == podfile.Unfinished:
-		if original == nil {
-			original = []byte(st.kubelet().String())
-		}
-		if st.known = st.want; st.decision().Error != "" || len(st.want.Nameservers) == 0 {
-			st.known = resolvconf.Parse(string(original)).Config()
-		}
-	case !podfile.HasBlanks(f.text) || st.settings.Hook.Mode == cri.Observe:
+	if f.origin != podfile.Unfinished {
 		return nil
+	}
+	if original == nil {
+		original = []byte(st.kubelet().String())
+	}
+	if st.known = st.want; st.decision().Error != "" || len(st.want.Nameservers) == 0 {
+		st.known = resolvconf.Parse(string(original)).Config()
 	}
 	if err := f.file.Replace(f.text, st.known.String(), original); err != nil {
 		return err

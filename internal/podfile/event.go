@@ -28,16 +28,15 @@ const (
 	Reset Kind = "reset"
 
 	// Synchronized follows the sandboxes if they are those of the container runtime: there are no
-	// others. It has no sandbox. The oldest relays do not send it.
+	// others. It has no sandbox.
 	Synchronized Kind = "synchronized"
 
 	// Unsynchronized: the relay has no connection to the container runtime, or no longer.
-	// Sandboxes may start and end without an event until Synchronized. It has no sandbox. Older
-	// relays do not send it, and older agents ignore it.
+	// Sandboxes may start and end without an event until Synchronized. It has no sandbox.
 	Unsynchronized Kind = "unsynchronized"
 
 	// Registering: the relay asks for the stops in flight before it registers with the container
-	// runtime. It has no sandbox. Older agents acknowledge it without them.
+	// runtime. It has no sandbox.
 	Registering Kind = "registering"
 
 	// Started: the sandbox exists and has no container.
@@ -69,29 +68,17 @@ type Event struct {
 	// First reports whether no container with this mount was created before, for Creating.
 	First bool `json:"first,omitempty"`
 
-	// Deadline is when the runtime stops waiting, for Creating: the container may run and write
-	// the file from then on. Zero: not known. Expires is the same by the clock of uptime, which
-	// cannot be set; older relays do not send it.
-	Deadline time.Time     `json:"deadline,omitzero"`
-	Expires  time.Duration `json:"expires,omitempty"`
+	// Expires is when the runtime stops waiting, for Creating, by the clock of uptime, which cannot be set: the
+	// container may run and write the file from then on. 0: not known.
+	Expires time.Duration `json:"expires,omitempty"`
 }
 
-// ExpireAfter sets Deadline and Expires.
-func (e *Event) ExpireAfter(d time.Duration) {
-	e.Deadline = time.Now().Add(d)
-	if up := uptime(); up > 0 {
-		e.Expires = up + d
-	}
-}
+// ExpireAfter sets Expires.
+func (e *Event) ExpireAfter(d time.Duration) { e.Expires = uptime() + d }
 
 // HasExpired reports whether the runtime has stopped waiting. The time that the event took from the
 // relay counts.
-func (e *Event) HasExpired() bool {
-	if up := uptime(); up > 0 && e.Expires > 0 {
-		return up > e.Expires
-	}
-	return !e.Deadline.IsZero() && time.Now().After(e.Deadline)
-}
+func (e *Event) HasExpired() bool { return e.Expires != 0 && uptime() > e.Expires }
 
 // Request is what a shim has done with the request that created a sandbox. The zero value is not known:
 // another process has forwarded it.

@@ -206,7 +206,7 @@ func (f *File) Touch() error {
 func uptime() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil {
-		return 0 // not known
+		return 0 // it fails for unknown clocks alone
 	}
 	return time.Duration(t.Nano())
 }

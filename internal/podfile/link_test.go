@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -118,7 +119,7 @@ func TestLink_Slow(t *testing.T) {
 	var last Event
 	for i := range 4 {
 		last = next()
-		if last.First != (i == 0) || last.Deadline.IsZero() {
+		if last.First != (i == 0) || last.Expires == 0 {
 			t.Errorf("event %d of a container that does not wait: %+v", i, last)
 		}
 	}
@@ -211,6 +212,29 @@ func TestBoundAnnotations_Many(t *testing.T) {
 	e := Event{Sandbox: Sandbox{Annotations: BoundAnnotations(all)}}
 	if err := Write(io.Discard, e); err != nil || len(e.Sandbox.Annotations) != len(annotations) {
 		t.Errorf("%d annotations, %v", len(e.Sandbox.Annotations), err)
+	}
+}
+
+// TestEvent_HasExpired: the time that an event takes from one process to another counts.
+func TestEvent_HasExpired(t *testing.T) {
+	for after, want := range map[time.Duration]bool{time.Hour: false, -time.Second: runtime.GOOS == "linux"} {
+		var sent Event
+		sent.ExpireAfter(after)
+		var line bytes.Buffer
+		if err := Write(&line, sent); err != nil {
+			t.Fatal(err)
+		}
+		if err := Read(&line, func(e Event) error {
+			if got := e.HasExpired(); got != want {
+				t.Errorf("after %v: expired %t, want %t", after, got, want)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	if new(Event).HasExpired() {
+		t.Error("an event that does not say when it expires has expired")
 	}
 }
 

@@ -59,18 +59,6 @@ func OriginOf(text []byte) Origin {
 	return Changed
 }
 
-// HasBlanks reports whether a line that resolvers read ends with a blank, as this package wrote in
-// earlier releases. The nslookup of BusyBox takes the blank for a part of the address.
-func HasBlanks(text []byte) bool {
-	for line := range bytes.Lines(text) {
-		line = bytes.TrimSuffix(line, []byte("\n"))
-		if !bytes.HasPrefix(line, []byte("#")) && bytes.HasSuffix(line, []byte(" ")) {
-			return true
-		}
-	}
-	return false
-}
-
 // Original returns the text of the container runtime that the comments of text record. ok is
 // false if there is none: text was not written by this package, or the original did not fit.
 func Original(text []byte) (original []byte, ok bool) {
