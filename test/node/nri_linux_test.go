@@ -300,7 +300,7 @@ func (n *nri) check(t *testing.T, name string, before, after func()) {
 	before()
 	began := time.Now()
 	container := n.startPod(t, pod)
-	row := faultRow{fault: name, start: time.Since(began), first: "engine"}
+	row := faultRow{fault: name, start: time.Since(began), first: "agent"}
 	v, err := n.view(t.Context(), container)
 	if err != nil {
 		t.Fatal(err)
@@ -323,14 +323,14 @@ type faultRow struct {
 	fault   string
 	start   time.Duration // of sandbox and container
 	first   string        // whose file the container has when it has started
-	follows time.Duration // from the end of the fault until it has the engine's
+	follows time.Duration // from the end of the fault until it has the agent's
 }
 
 // printFaults prints the table of docs/runbook.md.
 func (n *nri) printFaults(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| fault while a pod starts | sandbox and container, ms | file at the start | the " +
-		"engine's file after the fault, ms |\n|---|---|---|---|\n")
+		"agent's file after the fault, ms |\n|---|---|---|---|\n")
 	slices.SortStableFunc(n.faults, func(x, y faultRow) int { return strings.Compare(x.fault, y.fault) })
 	for _, r := range n.faults {
 		fmt.Fprintf(&b, "| %s | %d | %s | %d |\n", r.fault, r.start.Milliseconds(), r.first, r.follows.Milliseconds())
