@@ -20,7 +20,7 @@ REPORTS := bin/reports
 SUMMARY := $(GO) run ./test/summary
 SUITE    = $(SUMMARY) -reports $(REPORTS) -name $@
 
-.PHONY: build image chart manifests packages release help demo test test-real test-beside test-unit test-release test-chart test-e2e test-systemd test-critest test-leaks test-faults test-cluster test-kubelet test-apiserver test-dns test-hostile test-load test-soak \
+.PHONY: build image chart manifests packages release help demo test test-real test-beside test-unit test-release test-chart test-e2e test-systemd test-critest test-leaks test-faults test-cluster test-nri test-apiserver test-dns test-hostile test-load test-soak \
 	lint lint-checks lint-format lint-modules lint-vet lint-platforms lint-staticcheck lint-complexity lint-commits lint-arch fuzz bench bench-dns clean
 
 build: ## build bin/dnsconfigurer, a static binary
@@ -55,7 +55,7 @@ demo: build ## show the product in two minutes
 # build beside it. When it ends, most is built, and these wait for servers and kubelets more than they
 # work: the other suites that measure no time follow it, about as many minutes.
 EARLY  := lint test-unit test-faults test-hostile test-load
-BESIDE := test-soak test-leaks test-release test-dns test-chart test-kubelet
+BESIDE := test-soak test-leaks test-release test-dns test-chart test-nri
 REAL   := test-cluster test-apiserver test-e2e
 test: ## run all suites; a failure does not stop the others, a skip on root Linux is a failure
 	@rm -rf $(REPORTS)
@@ -81,7 +81,7 @@ each = failed=; for suite in $(1); do $(MAKE) --no-print-directory $$suite || fa
 # On two CPUs go test runs the tests of two packages at a time, and many tests wait: 880 s of CPU time
 # took 707 s.
 test-unit: ## run the tests of the main module with the race detector
-	@$(SUITE) env CGO_ENABLED=1 $(GO) $(TEST) -race -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) -timeout 20m -skip '^(TestKubelet|TestNRI|TestRandom(Names|Packets)|TestFaults(_NodeLocal)?|TestHostile|TestLegitimateLoad|TestCritest)$$' \
+	@$(SUITE) env CGO_ENABLED=1 $(GO) $(TEST) -race -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) -timeout 20m -skip '^(TestNRI|TestRandom(Names|Packets)|TestFaults(_NodeLocal)?|TestHostile|TestLegitimateLoad|TestCritest)$$' \
 	  $$($(GO) list ./... | grep -vE '/test/(apiserver|e2e|systemd)$$')
 
 # Without the race detector, with which test-unit runs a fifth of the lifecycles.
@@ -95,9 +95,8 @@ test-faults: ## look up a thousand names with glibc and musl during each fault o
 test-cluster: ## compare the policy engine with the kubelet's own code
 	@$(SUITE) -v $(GO) -C test/cluster $(TEST) -timeout 60m ./...
 
-# After test-cluster, which has built most of the kubelet.
-test-kubelet: ## run a kubelet with static pods, with and without the shim, and containerd with agent and relay
-	@$(SUITE) -v $(GO) $(TEST) -timeout 40m -run '^(TestKubelet|TestNRI)$$' ./test/node
+test-nri: ## run pods at containerd with agent and relay, while these are killed and stopped
+	@$(SUITE) -v $(GO) $(TEST) -timeout 40m -run '^TestNRI$$' ./test/node
 
 # After test-cluster, which has built much of the API server.
 test-apiserver: ## test policies, webhook and cluster DNS on a real etcd and kube-apiserver, also while those fail

@@ -11,13 +11,6 @@
 //	        |                                         ^
 //	        +------- directly, without the shim ------+
 //
-// TestKubelet has a real kubelet without an API server: the test writes static pods and
-// inspects them through the kubelet, as kubectl does. The shim is the released command.
-//
-//	static pods --> kubelet --CRI--> dnsconfigurer shim --CRI--> containerd
-//	                   |                                             ^
-//	                   +----------- the same pods, before -----------+
-//
 // TestNRI has no shim: containerd calls the plugin of dnsconfigurer.
 //
 //	the test, as a kubelet --CRI--> containerd --NRI--> dnsconfigurer nri --> dnsconfigurer agent
@@ -34,10 +27,8 @@
 //
 // The runtime runs in its own namespaces (mounts, network, processes, hostname): no
 // packet leaves them, and they end with all containers and mounts when the test ends
-// for any reason. Images are built locally, without a registry. The kernel settings
-// that the kubelet changes are copies.
+// for any reason. Images are built locally, without a registry. Package e2e has a real kubelet.
 //
-// This needs root on Linux. On Debian the test installs what is missing; it builds the
-// kubelet, a second containerd and a second runc from the modules test/cluster, test/containerd and
-// test/runc. Pods with a user namespace on tmpfs need Linux 6.3.
+// This needs root on Linux. On Debian the test installs what is missing; it builds a second containerd
+// and a second runc from the modules test/containerd and test/runc. Pods with a user namespace on tmpfs need Linux 6.3.
 package node

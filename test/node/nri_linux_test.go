@@ -5,8 +5,10 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -71,8 +73,8 @@ func newNRI(t testing.TB, m *machine, program string, k kubelet) *nri {
 	return n
 }
 
-// TestNRI runs containerd with the NRI relay and the agent. Pods get the configuration that
-// they get through the shim, and start whatever happens to relay and agent.
+// TestNRI runs containerd with the NRI relay and the agent. Pods get the configuration of the engine,
+// and start whatever happens to relay and agent.
 func TestNRI(t *testing.T) {
 	nodetools.Install(t)
 	program := process.Build(t, t.TempDir())
@@ -82,10 +84,8 @@ func TestNRI(t *testing.T) {
 	m.write(t, "agent.yaml", strings.ReplaceAll(agentConfiguration, "DIR", m.dir))
 
 	pods := nriPods()
-	shim := map[string]resolvconf.Config{}
-	for _, pod := range pods { // before the agent runs
+	for _, pod := range pods {
 		n.writeManifest(t, pod)
-		shim[pod.Name] = n.throughShim(t, pod)
 	}
 	for _, pod := range toolPods() {
 		n.writeManifest(t, pod)
@@ -95,7 +95,8 @@ func TestNRI(t *testing.T) {
 	n.startRelay(t)
 	t.Run("policies", func(t *testing.T) {
 		for _, pod := range pods {
-			t.Run(pod.Name, func(t *testing.T) { n.runPod(t, pod, shim[pod.Name]) })
+			d := n.decide(n.hook(t, pod), pod)
+			t.Run(pod.Name, func(t *testing.T) { n.awaitConfig(t, n.startPod(t, pod), d.Config()) })
 		}
 		n.printCreate(t)
 		n.printMemory(t)
@@ -108,7 +109,6 @@ func TestNRI(t *testing.T) {
 	t.Run("registration", n.testRegistration)
 	t.Run("another sandbox", n.testSuccessor)
 	t.Run("containers", n.testContainers)
-	t.Run("init container", n.testInitContainer)
 	t.Run("user namespace", n.testUserNamespace)
 	t.Run("other plugin", n.testOtherPlugin)
 	t.Run("changed by the pod", n.testChanged)
@@ -156,6 +156,15 @@ func nriPods() (pods []*corev1.Pod) {
 	return pods
 }
 
+// The namespace of pods, and the name of the container of a static pod.
+const (
+	namespace     = "shop"
+	containerName = "main"
+)
+
+// podName returns the name of the pod of a manifest.
+func podName(manifest string) string { return manifest + "-" + nodeName }
+
 // nriPod returns a static pod as the kubelet has it.
 func nriPod(name string, spec corev1.PodSpec, annotation string) *corev1.Pod {
 	pod := withAnnotation(newPod(podName(name), spec), "kubernetes.io/config.source", "file")
@@ -171,23 +180,13 @@ func (n *nri) writeManifest(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	p := pod.DeepCopy()
 	p.Name, p.UID = strings.TrimSuffix(pod.Name, "-"+nodeName), ""
+	p.APIVersion, p.Kind = "v1", "Pod"
 	delete(p.Annotations, "kubernetes.io/config.source")
-	n.write(t, "manifests/"+p.Name+".yaml", string(manifestText(t, p)))
-}
-
-// throughShim returns the configuration that pod gets through a shim.
-func (n *nri) throughShim(t *testing.T, pod *corev1.Pod) resolvconf.Config {
-	t.Helper()
-	hook := n.hook(t, pod)
-	s := n.startShim(t, hook)
-	v, err := s.runPod(t.Context(), s.sandboxOf(hook.Engine, n.host(), pod))
+	text, err := json.Marshal(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := s.nextReport(t, pod); r.Outcome != cri.Edited && r.Outcome != cri.Unchanged {
-		t.Fatalf("the shim reports %s (%s)", r.Outcome, r.Detail)
-	}
-	return v.config()
+	n.write(t, "manifests/"+p.Name+".yaml", string(text))
 }
 
 // unprivileged runs a command as the containers of deploy/agent do: root without capabilities,
@@ -212,6 +211,19 @@ func (n *nri) spawnRelay(t testing.TB) {
 	n.relay = n.spawn(t,
 		unprivileged+n.program+` nri --socket /run/nri/nri.sock --agent "$DIR/agent.sock" --http `+relayAddress, "relay.log")
 	n.await(t, relayAddress, "/livez")
+}
+
+func get(client *http.Client, url string) ([]byte, error) {
+	r, err := client.Get(url)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err == nil && r.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", url, r.Status, body)
+	}
+	return body, err
 }
 
 // await returns when the server at address has the page at path, such as "/readyz".
@@ -282,11 +294,6 @@ func (n *nri) awaitConfig(t *testing.T, container string, want resolvconf.Config
 	}); err != nil {
 		t.Error(err)
 	}
-}
-
-func (n *nri) runPod(t *testing.T, pod *corev1.Pod, want resolvconf.Config) {
-	t.Helper()
-	n.awaitConfig(t, n.startPod(t, pod), want)
 }
 
 // check starts a pod with autopath between before and after. It starts in any case, with the

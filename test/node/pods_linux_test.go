@@ -33,31 +33,6 @@ func autopathPod(name string) *corev1.Pod {
 	return withAnnotation(newPod(name, corev1.PodSpec{}), policy.OverrideAnnotation, "ClusterFirstWithAutopath")
 }
 
-// testHostnames compares the names in the kernel, the runtime and $HOSTNAME.
-func (m *machine) testHostnames(t *testing.T) {
-	yes := true
-	rest := ".web.shop.svc.cluster.local"
-	for name, c := range map[string]struct {
-		spec corev1.PodSpec
-		want string
-	}{
-		"hostname": {corev1.PodSpec{Hostname: "one", Subdomain: "web"}, "one"},
-		"fqdn":     {corev1.PodSpec{Hostname: "one", Subdomain: "web", SetHostnameAsFQDN: &yes}, "one" + rest},
-		"fqdn-64": {corev1.PodSpec{Hostname: strings.Repeat("h", 64-len(rest)),
-			Subdomain: "web", SetHostnameAsFQDN: &yes}, strings.Repeat("h", 64-len(rest)) + rest},
-		"cut-" + strings.Repeat("n", 70): {corev1.PodSpec{}, "cut-" + strings.Repeat("n", 59)},
-		"on-host-network": {corev1.PodSpec{Hostname: "one", Subdomain: "web",
-			HostNetwork: true, DNSPolicy: corev1.DNSClusterFirstWithHostNet}, nodeName},
-	} {
-		t.Run(name, func(t *testing.T) {
-			v := m.compare(t, withAnnotation(newPod(name, c.spec), policy.OverrideAnnotation, "ClusterFirstWithAutopath"), cri.Edited)
-			if v.Hostname != c.want {
-				t.Errorf("the host name is %q, want %q", v.Hostname, c.want)
-			}
-		})
-	}
-}
-
 // testLimits runs pods with the longest search lists. The policy None adds nothing to
 // them.
 func (m *machine) testLimits(t *testing.T) {
@@ -78,7 +53,7 @@ func (m *machine) testLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := newPod(name,
 				corev1.PodSpec{DNSConfig: &corev1.PodDNSConfig{Nameservers: []string{"203.0.113.53"}, Searches: c.searches}})
-			v := m.compare(t, withAnnotation(pod, policy.OverrideAnnotation, "None"), cri.Edited)
+			v := m.runEdited(t, withAnnotation(pod, policy.OverrideAnnotation, "None"))
 			if got := v.config().Searches; !cmp.Equal(got, c.searches[:c.kept]) {
 				t.Errorf("the pod has %d search domains, want %d:\n%s", len(got), c.kept, v.ResolvConf)
 			}
@@ -164,6 +139,10 @@ func (m *machine) testOutcomes(t *testing.T) {
 	otherDNS, otherDomain := facts(), facts()
 	otherDNS.ClusterDNS = []netip.Addr{netip.MustParseAddr("10.96.0.11")}
 	otherDomain.ClusterDomain = "cluster.example"
+	withRule := facts()
+	withRule.Rules = []policy.NodeRule{
+		{PodLabels: map[string]string{"app": "web"}, Options: []string{"ndots:2", "rotate"}, HostSearches: []string{}},
+	}
 	withoutDNS := func(c *runtimeapi.PodSandboxConfig) { c.DnsConfig = nil }
 	foreign := func(c *runtimeapi.PodSandboxConfig) { c.DnsConfig.Servers = []string{"192.0.2.99"} }
 	for _, c := range []struct {
@@ -193,6 +172,8 @@ func (m *machine) testOutcomes(t *testing.T) {
 		{"observe-without-dns", func(h *cri.Hook) { h.Mode = cri.Observe }, withoutDNS, cri.Observed},
 		{"foreign-dns", nil, foreign, cri.FactsMismatch},
 		{"force-foreign-dns", func(h *cri.Hook) { h.Mode = cri.Force }, foreign, cri.Edited},
+		{"rule-applies", func(h *cri.Hook) { h.Engine = engine(t, withRule) }, nil, cri.Edited},
+		{"rule-other-facts", func(h *cri.Hook) { h.Engine = engine(t, withRule) }, foreign, cri.FactsMismatch},
 		{"options-in-other-order", nil, func(c *runtimeapi.PodSandboxConfig) { slices.Reverse(c.DnsConfig.Options) }, cri.Edited},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -216,7 +197,7 @@ func (m *machine) testOutcomes(t *testing.T) {
 			if r.Outcome != c.want {
 				t.Errorf("the shim reports %s (%s), want %s", r.Outcome, r.Detail, c.want)
 			}
-			d := right.Decide(kube.FromPod(pod), m.host())
+			d := hook.Engine.Decide(kube.FromPod(pod), m.host())
 			want := d.Config()
 			if c.want != cri.Edited {
 				want = requested(request, m.host())
@@ -246,12 +227,12 @@ func requested(request *runtimeapi.PodSandboxConfig, host resolvconf.File) resol
 // line. Kubelet and runtime write it as it is (docs/compatibility.md, D3).
 func (m *machine) testInjection(t *testing.T) {
 	pod := newPod("injection", corev1.PodSpec{DNSConfig: &corev1.PodDNSConfig{Searches: []string{"a.example\nnameserver 203.0.113.66"}}})
-	hook := m.hook(t, pod)
-	s, k := m.startShim(t, hook), m.directly(t)
-	request := k.sandboxOf(hook.Engine, m.host(), pod)
-	clean := m.decide(hook, pod)
-	request.DnsConfig.Searches = append(request.DnsConfig.Searches, pod.Spec.DNSConfig.Searches...)
-
+	inject := func(c *runtimeapi.PodSandboxConfig) {
+		c.DnsConfig.Searches = append(c.DnsConfig.Searches, pod.Spec.DNSConfig.Searches...)
+	}
+	k := m.directly(t)
+	request := k.sandboxOf(engine(t, facts()), m.host(), pod)
+	inject(request)
 	direct, err := k.runPod(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)
@@ -259,14 +240,7 @@ func (m *machine) testInjection(t *testing.T) {
 	if !slices.Contains(direct.config().Nameservers, "203.0.113.66") {
 		t.Errorf("the runtime did not write the line:\n%s", direct.ResolvConf)
 	}
-	through, err := s.runPod(t.Context(), request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r := s.nextReport(t, pod); r.Outcome != cri.Edited {
-		t.Errorf("the shim reports %s (%s)", r.Outcome, r.Detail)
-	}
-	check(t, through, pod, clean)
+	m.runEdited(t, pod, inject)
 }
 
 // testManyAtOnce starts 20 pods at once, as a kubelet does after a boot.

@@ -20,6 +20,10 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
+const shimAddress = "127.0.0.1:9199"
+
+const shimHead = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n"
+
 const shimRefreshConfiguration = shimHead + `listen: unix://DIR/shim.sock
 runtimeEndpoint: unix://DIR/containerd.sock
 agent: unix://DIR/agent.sock
@@ -53,8 +57,9 @@ func testShimRefresh(t *testing.T, m *machine, program string) {
 	n.await(t, agentAddress, "/readyz")
 	t.Run("refresh", n.testRefresh)
 	t.Run("containers", n.testContainers)
-	if m.programs != "" { // containerd 1.6 ignores user namespaces
+	if m.programs != "" { // containerd 1.6 ignores user namespaces, and has no events
 		t.Run("user namespace", n.testUserNamespace)
+		t.Run("events", n.testEvents)
 	}
 	t.Run("first write", n.testFirstWrite)
 	t.Run("restart", func(t *testing.T) {
@@ -85,6 +90,26 @@ func testShimRefresh(t *testing.T, m *machine, program string) {
 	for _, pid := range []string{shim, n.agent} {
 		if code := n.end(t, pid, "TERM"); code != "0" {
 			t.Errorf("exit code %s", code)
+		}
+	}
+}
+
+// testEvents receives the events of a pod through the shim, as a kubelet does that has a stream of them.
+func (n *nri) testEvents(t *testing.T) {
+	ctx, cancel := within(t.Context())
+	defer cancel()
+	events, err := n.runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	container := n.startPod(t, nriPod("events", corev1.PodSpec{}, "")) // its sandbox starts later than the stream
+	for {
+		e, err := events.Recv()
+		if err != nil {
+			t.Fatalf("waiting for the start of %s: %v", container, err)
+		}
+		if e.ContainerId == container && e.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT {
+			return
 		}
 	}
 }
