@@ -24,33 +24,36 @@ type result struct {
 	source Source
 }
 
-// mirror is the UID of a mirror pod and the UID of its static pod.
-type mirror struct{ uid, static string }
-
 // table holds the pods of the node. It is the store of a cache.Reflector, which writes the
 // API's pods; the reader of the manifests writes the static ones. It keeps only the fields
-// that the policy engine reads, about 330 bytes a pod with its names and map entries; an
-// empty corev1.Pod alone has 1240.
+// that are read, about 400 bytes a pod with its names and map entries; an empty corev1.Pod
+// alone has 1240.
 type table struct {
 	mu        sync.RWMutex
 	synced    chan struct{}                   // closed when the first complete list has arrived
-	pods      map[string]policy.Pod           // from the API, by UID
-	mirrors   map[types.NamespacedName]mirror // of the pods that are mirror pods
+	pods      map[string]*record              // from the API, by UID
+	mirrors   map[types.NamespacedName]string // UIDs of the pods that are mirror pods
 	manifests map[types.NamespacedName]policy.Pod
-	large     map[string]bool          // UIDs of pods of the API that are not kept
 	waiting   map[string]chan struct{} // one waiter a UID; receives a token when the pod may have arrived
 
-	stops       stops
-	annotations annotations
+	followed []string         // the names of the annotations to keep
+	changed  func(uid string) // called when one of them changes; nil: not called
+}
+
+// record is what the table has of a pod of the API.
+type record struct {
+	pod         policy.Pod        // only its UID if it is large
+	large       bool              // too large to keep
+	static      string            // of a mirror pod: the UID of its static pod
+	annotations map[string]string // the followed ones; nil: none
+	stopping    time.Time         // the end of the grace period; zero: the pod is not deleted, or has no running containers
 }
 
 func newTable() *table {
 	return &table{
 		synced:  make(chan struct{}),
-		pods:    map[string]policy.Pod{},
-		mirrors: map[types.NamespacedName]mirror{},
-		large:   map[string]bool{},
-		stops:   stops{},
+		pods:    map[string]*record{},
+		mirrors: map[types.NamespacedName]string{},
 		waiting: map[string]chan struct{}{},
 	}
 }
@@ -59,8 +62,8 @@ func newTable() *table {
 func (t *table) get(ref Ref) (result, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if pod, ok := t.pods[ref.UID]; ok {
-		return result{pod, FromInformer}, true
+	if r := t.pods[ref.UID]; r != nil && !r.large {
+		return result{r.pod, FromInformer}, true
 	}
 	if !ref.isStatic() {
 		return result{}, false
@@ -72,8 +75,8 @@ func (t *table) get(ref Ref) (result, bool) {
 		return result{pod, FromManifest}, true
 	}
 	// The name must match because a user can write the annotation of a mirror pod.
-	if m, ok := t.mirrors[name]; ok && m.static == ref.UID && !ref.NoMirror {
-		pod := t.pods[m.uid]
+	if r := t.pods[t.mirrors[name]]; r != nil && !r.large && r.static == ref.UID && !ref.NoMirror {
+		pod := r.pod
 		pod.UID = ref.UID
 		return result{pod, FromInformer}, true
 	}
@@ -117,7 +120,8 @@ func (t *table) wakeLocked(uid string) {
 func (t *table) isLarge(uid string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.large[uid]
+	r := t.pods[uid]
+	return r != nil && r.large
 }
 
 func (t *table) isSynced() bool {
@@ -139,35 +143,60 @@ func (t *table) setManifests(pods map[types.NamespacedName]policy.Pod) {
 	}
 }
 
-func (t *table) addLocked(obj any) error {
+// putLocked adds or updates a pod; before has the pods before the change.
+func (t *table) putLocked(obj any, before map[string]*record) error {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
 		return fmt.Errorf("unexpected object %T, want a pod", obj)
 	}
-	t.annotations.set(pod)
-	t.stops.set(pod)
-	p := kube.FromPod(pod)
-	p.Override = "" // Lookup sets it
-	if sizeOf(p) > maxConfig {
-		t.removePodLocked(pod)
-		t.large[p.UID] = true
-		return nil
+	uid, name := string(pod.UID), nameOf(pod)
+	r := t.newRecord(pod)
+	old := before[uid]
+	t.pods[uid] = r
+	if r.static != "" {
+		t.mirrors[name] = uid
 	}
-	delete(t.large, p.UID)
-	t.pods[p.UID] = p
-	t.wakeLocked(p.UID)
-	if static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static != "" {
-		t.mirrors[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}] = mirror{uid: p.UID, static: static}
-		t.wakeLocked(static)
+	t.wakeLocked(uid)
+	t.wakeLocked(r.static)
+	if old != nil && t.changed != nil && !maps.Equal(old.annotations, r.annotations) {
+		t.changed(uid)
 	}
 	return nil
+}
+
+// newRecord returns the record of a pod.
+func (t *table) newRecord(pod *corev1.Pod) *record {
+	r := &record{pod: kube.FromPod(pod), static: pod.Annotations[corev1.MirrorPodAnnotationKey]}
+	r.pod.Override = "" // Lookup sets it
+	if r.large = sizeOf(r.pod) > maxConfig; r.large {
+		r.pod = policy.Pod{UID: r.pod.UID}
+	}
+	for _, name := range t.followed {
+		if value, ok := pod.Annotations[name]; ok {
+			if r.annotations == nil {
+				r.annotations = map[string]string{}
+			}
+			r.annotations[name] = value[:min(len(value), maxAnnotation)]
+		}
+	}
+	if pod.DeletionTimestamp != nil && hasRunning(pod) {
+		r.stopping = pod.DeletionTimestamp.Time
+	}
+	return r
+}
+
+// hasRunning reports whether a container of the pod runs, as far as the kubelet has reported.
+func hasRunning(pod *corev1.Pod) bool {
+	s := pod.Status
+	return slices.ContainsFunc(slices.Concat(s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses),
+		func(c corev1.ContainerStatus) bool { return c.State.Running != nil })
 }
 
 // Add implements [cache.ReflectorStore].
 func (t *table) Add(obj any) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.addLocked(obj)
+	return t.putLocked(obj, t.pods)
 }
 
 // Update implements [cache.ReflectorStore]. The annotations of a pod can change.
@@ -181,19 +210,12 @@ func (t *table) Delete(obj any) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.removePodLocked(pod)
-	t.annotations.remove(string(pod.UID))
-	delete(t.stops, string(pod.UID))
-	return nil
-}
-
-func (t *table) removePodLocked(pod *corev1.Pod) {
-	uid, name := string(pod.UID), types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	uid, name := string(pod.UID), nameOf(pod)
 	delete(t.pods, uid)
-	delete(t.large, uid)
-	if t.mirrors[name].uid == uid {
+	if t.mirrors[name] == uid {
 		delete(t.mirrors, name)
 	}
+	return nil
 }
 
 // maxConfig is the size in bytes of the largest dnsConfig and labels that are kept. With the API
@@ -226,16 +248,13 @@ func sizeOf(p policy.Pod) (size int) {
 func (t *table) Replace(objs []any, _ string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pods, t.mirrors, t.large = make(map[string]policy.Pod, len(objs)), map[types.NamespacedName]mirror{}, map[string]bool{}
-	t.stops = stops{}
-	uids := make(map[string]bool, len(objs))
+	before := t.pods
+	t.pods, t.mirrors = make(map[string]*record, len(objs)), map[types.NamespacedName]string{}
 	for _, obj := range objs {
-		if err := t.addLocked(obj); err != nil {
+		if err := t.putLocked(obj, before); err != nil {
 			return err
 		}
-		uids[string(obj.(*corev1.Pod).UID)] = true
 	}
-	t.annotations.retain(uids)
 	if !t.isSynced() {
 		close(t.synced)
 	}
@@ -248,21 +267,11 @@ func (t *table) Resync() error { return nil }
 // maxAnnotation is the longest value of an annotation that is kept, in bytes.
 const maxAnnotation = 64
 
-// annotations holds the annotations of pods that may change while a pod runs.
-type annotations struct {
-	names   []string // the names of those to keep; none: all are ignored
-	changed func(uid string)
-	pods    map[string]map[string]string // by UID; a pod without them has no entry
-	known   map[string]bool              // UIDs of the pods of the API
-}
-
 // FollowAnnotations keeps the annotations with these names of the pods of the API server, and calls
 // changed with the UID of a pod when one of them changes. changed must not block. FollowAnnotations
 // must be called before Run.
 func (p *Pods) FollowAnnotations(names []string, changed func(uid string)) {
-	p.table.annotations = annotations{
-		names: names, changed: changed, pods: map[string]map[string]string{}, known: map[string]bool{},
-	}
+	p.table.followed, p.table.changed = names, changed
 }
 
 // Annotations returns the followed annotations of a pod as the API server has them now. ok is
@@ -270,50 +279,11 @@ func (p *Pods) FollowAnnotations(names []string, changed func(uid string)) {
 func (p *Pods) Annotations(uid string) (values map[string]string, ok bool) {
 	p.table.mu.RLock()
 	defer p.table.mu.RUnlock()
-	return maps.Clone(p.table.annotations.pods[uid]), p.table.annotations.known[uid]
-}
-
-// set updates the annotations of a pod.
-func (a *annotations) set(pod *corev1.Pod) {
-	if len(a.names) == 0 {
-		return
+	r := p.table.pods[uid]
+	if r == nil {
+		return nil, false
 	}
-	var values map[string]string
-	for _, name := range a.names {
-		value, ok := pod.Annotations[name]
-		if !ok {
-			continue
-		}
-		if values == nil {
-			values = map[string]string{}
-		}
-		values[name] = value[:min(len(value), maxAnnotation)]
-	}
-	uid := string(pod.UID)
-	differ := a.known[uid] && !maps.Equal(a.pods[uid], values)
-	a.known[uid] = true
-	delete(a.pods, uid)
-	if values != nil {
-		a.pods[uid] = values
-	}
-	if differ {
-		a.changed(uid)
-	}
-}
-
-// remove removes a pod.
-func (a *annotations) remove(uid string) {
-	delete(a.pods, uid)
-	delete(a.known, uid)
-}
-
-// retain removes the pods that are not in uids.
-func (a *annotations) retain(uids map[string]bool) {
-	for uid := range a.known {
-		if !uids[uid] {
-			a.remove(uid)
-		}
-	}
+	return maps.Clone(r.annotations), true
 }
 
 // stopSlack is how long after its grace period a pod still counts as being stopped: for the kubelet's
@@ -321,32 +291,14 @@ func (a *annotations) retain(uids map[string]bool) {
 // more.
 const stopSlack = 30 * time.Second
 
-// stops has the end of the grace period of the deleted pods with running containers, by UID.
-type stops map[string]time.Time
-
-func (s stops) set(pod *corev1.Pod) {
-	if pod.DeletionTimestamp == nil || !hasRunning(pod) {
-		delete(s, string(pod.UID))
-		return
-	}
-	s[string(pod.UID)] = pod.DeletionTimestamp.Time
-}
-
-// hasRunning reports whether a container of the pod runs, as far as the kubelet has reported.
-func hasRunning(pod *corev1.Pod) bool {
-	s := pod.Status
-	return slices.ContainsFunc(slices.Concat(s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses),
-		func(c corev1.ContainerStatus) bool { return c.State.Running != nil })
-}
-
 // Stopping returns the number of pods of the API server whose containers are being stopped because the
 // pod is deleted. known is false until the pods have arrived. The API server does not show other stops,
 // such as those after a failed liveness probe.
 func (p *Pods) Stopping() (pods int, known bool) {
 	p.table.mu.RLock()
 	defer p.table.mu.RUnlock()
-	for _, end := range p.table.stops {
-		if time.Since(end) < stopSlack {
+	for _, r := range p.table.pods {
+		if !r.stopping.IsZero() && time.Since(r.stopping) < stopSlack {
 			pods++
 		}
 	}
