@@ -4,16 +4,14 @@
 package policies
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -76,46 +74,29 @@ func checkCluster(ctx context.Context, cfg *rest.Config, namespace string) ([]ou
 }
 
 // probe is a known-bad object.
-type probe struct {
-	kind   string
-	path   string // of its resource, with the namespace as %s
-	object any
-}
+type probe struct{ kind, path, object string } // path is of its resource, with the namespace as %s
 
-const probeName = "dnsconfigurer-policies-check"
+// The spec of a known-bad pod, with an option that dnsconfigurer-errors reports, and one that
+// dnsconfigurer-warnings reports, whatever the values of the cluster are; and a pod template.
+const (
+	badSpec = `"spec": {"restartPolicy": "Never",
+		"dnsConfig": {"options": [{"name": "edns0", "value": "a\nb"}, {"name": "dnsconfigurer-policies-check"}]},
+		"securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
+		"containers": [{"name": "c", "image": "registry.example/c",
+			"securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}}]}`
+	badTemplate = `"template": {"metadata": {"labels": {"app": "dnsconfigurer-policies-check"}}, ` + badSpec + `}`
+	badMetadata = `"metadata": {"name": "dnsconfigurer-policies-check"}`
+)
 
-// probes returns an object for each group of bindings. Each has an option that
-// dnsconfigurer-errors reports, and one that dnsconfigurer-warnings reports, whatever the
-// values of the cluster are.
+// probes returns an object for each group of bindings.
 func probes() []probe {
-	spec := corev1.PodSpec{
-		DNSConfig: &corev1.PodDNSConfig{Options: []corev1.PodDNSConfigOption{
-			{Name: "edns0", Value: new("a\nb")}, {Name: probeName},
-		}},
-		RestartPolicy: corev1.RestartPolicyNever,
-		SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: new(true),
-			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
-		Containers: []corev1.Container{{
-			Name: "c", Image: "registry.example/c",
-			SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: new(false),
-				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
-		}},
-	}
-	always := spec
-	always.RestartPolicy = corev1.RestartPolicyAlways
-	meta := metav1.ObjectMeta{Name: probeName}
-	labels := map[string]string{"app": probeName}
-	template := func(s corev1.PodSpec) corev1.PodTemplateSpec {
-		return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: s}
-	}
-	object := func(apiVersion, kind string, spec any) map[string]any {
-		return map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": meta, "spec": spec}
-	}
+	const replicaSet = `{"apiVersion": "apps/v1", "kind": "ReplicaSet", ` + badMetadata + `, "spec": {"replicas": 0,
+		"selector": {"matchLabels": {"app": "dnsconfigurer-policies-check"}}, ` + badTemplate + `}}`
 	return []probe{
-		{"Pod", "/api/v1/namespaces/%s/pods", object("v1", "Pod", spec)},
-		{"ReplicaSet", "/apis/apps/v1/namespaces/%s/replicasets", object("apps/v1", "ReplicaSet",
-			map[string]any{"replicas": 0, "selector": metav1.LabelSelector{MatchLabels: labels}, "template": template(always)})},
-		{"Job", "/apis/batch/v1/namespaces/%s/jobs", object("batch/v1", "Job", map[string]any{"template": template(spec)})},
+		{"Pod", "/api/v1/namespaces/%s/pods", `{"apiVersion": "v1", "kind": "Pod", ` + badMetadata + `, ` + badSpec + `}`},
+		{"ReplicaSet", "/apis/apps/v1/namespaces/%s/replicasets", strings.Replace(replicaSet, `"Never"`, `"Always"`, 1)},
+		{"Job", "/apis/batch/v1/namespaces/%s/jobs",
+			`{"apiVersion": "batch/v1", "kind": "Job", ` + badMetadata + `, "spec": {` + badTemplate + `}}`},
 	}
 }
 
@@ -124,20 +105,18 @@ var acted = regexp.MustCompile(`ValidatingAdmissionPolicy 'dnsconfigurer-(?:erro
 
 // run returns what the cluster does with p.
 func (p probe) run(ctx context.Context, cfg *rest.Config, namespace string) (outcome, error) {
-	body, err := json.Marshal(p.object)
-	if err != nil {
-		return outcome{}, err
-	}
-	warned := &warnings{}
+	var warnings bytes.Buffer
 	cfg = rest.CopyConfig(cfg)
-	cfg.WarningHandler, cfg.WarningHandlerWithContext, cfg.Timeout = warned, nil, checkTimeout
+	cfg.WarningHandler, cfg.WarningHandlerWithContext = rest.NewWarningWriter(&warnings, rest.WarningWriterOptions{}), nil
+	cfg.Timeout = checkTimeout
 	c, err := cluster.NewClient(cfg, corev1.SchemeGroupVersion)
 	if err != nil {
 		return outcome{}, err
 	}
 	err = c.Post().AbsPath(fmt.Sprintf(p.path, namespace)).Param("dryRun", metav1.DryRunAll).
-		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").Body(body).MaxRetries(0).Do(ctx).Error()
-	o := outcome{Kind: p.kind, Warning: bindings(warned.list()...)}
+		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").
+		Body([]byte(p.object)).MaxRetries(0).Do(ctx).Error()
+	o := outcome{Kind: p.kind, Warning: bindings(warnings.String())}
 	if err != nil {
 		if o.Denied = bindings(err.Error()); o.Denied == nil {
 			return outcome{}, err
@@ -146,37 +125,13 @@ func (p probe) run(ctx context.Context, cfg *rest.Config, namespace string) (out
 	return o, nil
 }
 
-// bindings returns the bindings that sentences of the API server name.
-func bindings(sentences ...string) []string {
-	names := map[string]bool{}
-	for _, s := range sentences {
-		for _, m := range acted.FindAllStringSubmatch(s, -1) {
-			names[m[1]] = true
-		}
+// bindings returns the bindings that a text of the API server names, sorted.
+func bindings(text string) (names []string) {
+	for _, m := range acted.FindAllStringSubmatch(text, -1) {
+		names = append(names, m[1])
 	}
-	return slices.Sorted(maps.Keys(names))
-}
-
-// warnings collects the warnings of the API server.
-type warnings struct {
-	mu    sync.Mutex
-	texts []string
-}
-
-// HandleWarningHeader implements rest.WarningHandler.
-func (w *warnings) HandleWarningHeader(code int, _, text string) {
-	if code != 299 { // miscellaneous persistent warning (RFC 7234 section 5.5.7)
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.texts = append(w.texts, text)
-}
-
-func (w *warnings) list() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.texts)
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // A ClusterCheck has the values of the flags of --check.
