@@ -10,11 +10,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/policies"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 )
 
 var update = flag.Bool("update", false, "write deploy/admission and the files of the chart")
@@ -169,5 +173,73 @@ func TestAdmission_Codes(t *testing.T) {
 	}
 	if len(rules) != 2 {
 		t.Errorf("%d policies", len(rules))
+	}
+}
+
+// TestWebhook_Hooks checks the registration of the webhook, which the chart completes: the API servers
+// go on without the webhook, which has the time to read a StatefulSet.
+func TestWebhook_Hooks(t *testing.T) {
+	objects := decodeAll(t, "chart/files/webhook/validating.yaml", "chart/files/webhook/mutating.yaml")
+	check := func(name, path string, c admissionv1.WebhookClientConfig, failure *admissionv1.FailurePolicyType,
+		effects *admissionv1.SideEffectClass, timeout *int32, conditions int) {
+		if *c.Service.Path != path || *failure != admissionv1.Ignore || *effects != admissionv1.SideEffectClassNone || conditions == 0 {
+			t.Errorf("%s: path %s, failurePolicy %s, sideEffects %s, %d matchConditions",
+				name, *c.Service.Path, *failure, *effects, conditions)
+		}
+		if d := time.Duration(*timeout) * time.Second; d > 5*time.Second || d < 2*webhook.OpenTimeout {
+			t.Errorf("%s: the timeout is %v, that of reading a StatefulSet %v", name, d, webhook.OpenTimeout)
+		}
+	}
+	for _, w := range the[*admissionv1.ValidatingWebhookConfiguration](t, objects, "").Webhooks {
+		check(w.Name, webhook.PathValidate, w.ClientConfig, w.FailurePolicy, w.SideEffects, w.TimeoutSeconds, len(w.MatchConditions))
+	}
+	for _, w := range the[*admissionv1.MutatingWebhookConfiguration](t, objects, "").Webhooks {
+		check(w.Name, webhook.PathMutate, w.ClientConfig, w.FailurePolicy, w.SideEffects, w.TimeoutSeconds, len(w.MatchConditions))
+	}
+}
+
+// TestWebhook_Rights checks that the server may read StatefulSets, and nothing else.
+func TestWebhook_Rights(t *testing.T) {
+	objects := decodeAll(t, "chart/files/webhook/scale.yaml")
+	role, binding := the[*rbacv1.ClusterRole](t, objects, ""), the[*rbacv1.ClusterRoleBinding](t, objects, "")
+	want := []rbacv1.PolicyRule{{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, Verbs: []string{"get"}}}
+	if diff := cmp.Diff(want, role.Rules); diff != "" || binding.RoleRef.Name != role.Name {
+		t.Errorf("%+v (-want +got):\n%s", binding.RoleRef, diff)
+	}
+}
+
+// decodeAll returns the objects of files.
+func decodeAll(t *testing.T, files ...string) (objects []runtime.Object) {
+	t.Helper()
+	for _, file := range files {
+		decoded, err := decodeFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, decoded...)
+	}
+	return objects
+}
+
+// TestWebhook_Termination checks that the pods of the chart have the time to end.
+func TestWebhook_Termination(t *testing.T) {
+	pod, err := os.ReadFile("chart/templates/webhook.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	helpers, err := os.ReadFile("chart/templates/_helpers.tpl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	grace := regexp.MustCompile(`terminationGracePeriodSeconds: (\d+)`).FindSubmatch(pod)
+	_, config, _ := strings.Cut(string(helpers), `define "dnsconfigurer.webhook.config"`)
+	lameduck := regexp.MustCompile(`"lameduck" "(\w+)"`).FindStringSubmatch(config)
+	if grace == nil || lameduck == nil {
+		t.Fatal("no terminationGracePeriodSeconds, or no lameduck")
+	}
+	has, errGrace := time.ParseDuration(string(grace[1]) + "s")
+	needs, errLameduck := time.ParseDuration(lameduck[1])
+	if errGrace != nil || errLameduck != nil || has < needs+webhook.Drain+5*time.Second {
+		t.Errorf("the pod has %v to terminate, and needs %v and %v", has, needs, webhook.Drain)
 	}
 }

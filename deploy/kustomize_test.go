@@ -126,12 +126,6 @@ var chartFiles = map[string]string{
 	"chart/files/dashboard.json":     "monitoring/dashboard.json",
 	"chart/files/policies.yaml.tmpl": "../internal/admission/policies/files/policies.yaml.tmpl",
 	"chart/files/rules.yaml":         "monitoring/rules.yaml",
-
-	"chart/files/webhook/cert-manager.yaml":   "../internal/admission/manifests/files/cert-manager.yaml",
-	"chart/files/webhook/mutating.yaml":       "../internal/admission/manifests/files/mutating.yaml",
-	"chart/files/webhook/network-policy.yaml": "../internal/admission/manifests/files/network-policy.yaml",
-	"chart/files/webhook/scale.yaml":          "../internal/admission/manifests/files/scale.yaml",
-	"chart/files/webhook/validating.yaml":     "../internal/admission/manifests/files/validating.yaml",
 }
 
 // TestChart_Files checks the copies in the chart.

@@ -98,7 +98,6 @@ show validate -f trouble
 
 say "The same checks at kubectl apply: as policies of the API server, or as a webhook."
 show policies | grep -A3 '^kind: ValidatingAdmissionPolicy$' | head -4
-show webhook manifests --cert-manager-issuer internal | grep '^kind:' | sort | uniq -c
 
 say "On a node, the shim or the agent writes what render has shown. Node rules change it for chosen pods; this is what they would change."
 show config check --no-files node/agent.yaml -f clusterfirst.yaml -f default.yaml

@@ -30,7 +30,6 @@ func TestInterrupt_NamedPipe(t *testing.T) {
 		"validate clusterfirst.yaml --config PIPE",
 		"lookup --kubeconfig PIPE --pod shop/web payments",
 		"doctor --kubeconfig PIPE",
-		"webhook manifests --ca-file PIPE",
 		"dns --config PIPE",
 		"agent --config PIPE",
 		"shim --config PIPE",

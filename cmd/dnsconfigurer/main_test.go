@@ -189,7 +189,7 @@ func TestRun_UnwritableResult(t *testing.T) {
 	t.Chdir("../..")
 	for _, command := range []string{
 		"version", "version -o json", "config defaults ShimConfiguration", "config check nowhere.yaml -o json", "policies",
-		"webhook manifests --cert-manager-issuer internal", "render examples/autopath.yaml", "validate examples/trouble",
+		"render examples/autopath.yaml", "validate examples/trouble",
 		"lookup -f examples/ --pod shop/web payments",
 	} {
 		var stderr bytes.Buffer

@@ -6,7 +6,6 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/manifests"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/policies"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
@@ -22,8 +21,8 @@ settings that the node would truncate. At ` + webhook.PathMutate + ` it replaces
 ClusterFirstWithAutopath, which the API server would reject, by an annotation and a dnsPolicy
 that the API server accepts. From Kubernetes 1.36 on, an admission policy can do this instead.
 
-The rules are those of "dnsconfigurer validate". "dnsconfigurer webhook manifests"
-prints the objects that register the webhook in a cluster.
+The rules are those of "dnsconfigurer validate". The Helm chart runs the webhook and registers
+it in a cluster.
 
 When a StatefulSet is scaled, the webhook reads it from the API server. Without access to the
 API server, scaling is admitted unchecked.
@@ -32,11 +31,9 @@ The certificate is read again when its files change.
 
 Flags override the configuration file. It is read again when it changes, and at once on
 SIGHUP. If it is invalid, the webhook keeps the previous one.`,
-		Example: `  dnsconfigurer webhook --config /etc/dnsconfigurer/webhook.yaml
-  dnsconfigurer webhook manifests --cert-manager-issuer internal | kubectl apply -f -`,
-		Args: usage.NoArguments,
+		Example: `  dnsconfigurer webhook --config /etc/dnsconfigurer/webhook.yaml`,
+		Args:    usage.NoArguments,
 	}
-	cmd.AddCommand(interruptible(webhookManifestsCommand()))
 	source := webhook.Kind().FromFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := daemon.Load(cmd.Context(), source)
@@ -48,51 +45,6 @@ SIGHUP. If it is invalid, the webhook keeps the previous one.`,
 			return server.Run(cmd.Context(), c)
 		})
 	}
-	return cmd
-}
-
-func webhookManifestsCommand() *cobra.Command {
-	o := manifests.Options{}
-	cmd := &cobra.Command{
-		Use:   "manifests --cert-manager-issuer NAME|--ca-file FILE",
-		Short: "Print the objects that run and register the admission webhook",
-		Long: `Print the objects that run and register the admission webhook in a cluster: the
-ValidatingWebhookConfiguration and MutatingWebhookConfiguration; the Deployment, Service,
-ConfigMap, ServiceAccount, Namespace and PodDisruptionBudget; and the objects that flags need, such
-as the permission to read StatefulSets unless --scale=false is set, or a Certificate.
-
-In a namespace that other objects use, set --create-namespace=false. Otherwise "kubectl delete"
-of the output deletes the namespace with everything in it.
-
-With --cert-manager-issuer cert-manager issues the certificate of the server. With --ca-file you
-issue it: FILE has the CA certificate, and you create the Secret dnsconfigurer-webhook-tls with
-tls.key and tls.crt, for the name dnsconfigurer-webhook.NAMESPACE.svc. The Helm chart can create
-both.`,
-		Example: `  dnsconfigurer webhook manifests --cert-manager-issuer ClusterIssuer/internal \
-    --image registry.example/dnsconfigurer:v0.1.0 | kubectl apply -f -
-  dnsconfigurer webhook manifests --ca-file ca.crt --cluster-domain corp.example > webhook.yaml
-  dnsconfigurer webhook manifests --ca-file ca.crt --api-server-cidr 192.0.2.0/29
-  dnsconfigurer webhook manifests --ca-file ca.crt --mutating=false`,
-		Args: usage.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := o.Parse()
-			if err != nil {
-				return usage.Error{Err: err}
-			}
-			if o.CAFile != "" {
-				if err := c.LoadBundle(o.CAFile); err != nil {
-					return err
-				}
-			}
-			text, err := c.YAML()
-			if err != nil {
-				return err
-			}
-			_, err = cmd.OutOrStdout().Write(text)
-			return err
-		},
-	}
-	o.Register(cmd.Flags())
 	return cmd
 }
 

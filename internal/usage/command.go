@@ -109,15 +109,12 @@ func HelpCommand() *cobra.Command {
 	}
 }
 
-// NoArguments accepts no arguments. An argument of a command with subcommands is an unknown command.
-func NoArguments(cmd *cobra.Command, args []string) error {
-	switch {
-	case len(args) == 0:
-		return nil
-	case cmd.HasAvailableSubCommands():
-		return UnknownCommand(cmd, args[0])
+// NoArguments accepts no arguments.
+func NoArguments(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Errorf("unexpected argument %q", args[0])
 	}
-	return Errorf("unexpected argument %q", args[0])
+	return nil
 }
 
 // OneArgument accepts one argument, which is called name in errors.

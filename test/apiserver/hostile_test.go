@@ -78,8 +78,7 @@ func TestAPIServer_HostilePods(t *testing.T) {
 		w.kubectl.MustRun(t, "", "delete", "validatingadmissionpolicies,validatingadmissionpolicybindings", "--all")
 	})
 	t.Run("webhook", func(t *testing.T) {
-		w.install(t, "ValidatingWebhookConfiguration")
-		w.install(t, "MutatingWebhookConfiguration")
+		w.install(t, w.authority.PEM, "validating.yaml", "mutating.yaml")
 		w.patient(t)
 		defer w.serve(t, webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t)}))()
 		w.until(t, "a denial", true)

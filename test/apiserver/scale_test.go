@@ -5,9 +5,7 @@ package apiserver_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -24,7 +22,7 @@ const ringOfTen = `{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"nam
 	  "spec":{"setHostnameAsFQDN":true,"containers":[{"name":"c","image":"registry.example/c"}]}}}}`
 
 // scale: a client that scales a StatefulSet is warned of host names that get too long. The webhook
-// reads the set with the rights that the manifests give it; without them it warns of nothing, and the
+// reads the set with the rights that the chart gives it; without them it warns of nothing, and the
 // set is scaled.
 func (w *webhookTest) scale(t *testing.T, c *apiserver.Cluster) {
 	kubeconfig := filepath.Join(w.dir, "scale.kubeconfig")
@@ -40,8 +38,8 @@ func (w *webhookTest) scale(t *testing.T, c *apiserver.Cluster) {
 	r := newReplica(t, w, dir, cert, key, kubeconfig)
 	defer w.balance(t, []*replica{r})()
 	r.start(t)
-	kubectl, rights := c.Kubectl(t), w.scaleRights(t)
-	kubectl.MustRun(t, rights, "apply", "-f", "-")
+	w.install(t, nil, "scale.yaml")
+	kubectl := c.Kubectl(t)
 	if s, err := w.create(t.Context(), []byte(ringOfTen), false); err != nil || s.refused != "" || len(s.warnings) == 0 {
 		t.Fatalf("%+v, %v", s, err)
 	}
@@ -76,7 +74,7 @@ func (w *webhookTest) scale(t *testing.T, c *apiserver.Cluster) {
 	}
 
 	unread := r.updates(`verdict="unread"`)
-	kubectl.MustRun(t, rights, "delete", "-f", "-")
+	kubectl.MustRun(t, "", "delete", "clusterrolebindings,clusterroles", "dnsconfigurer-webhook-scale")
 	poll.Until(t, "no warning", func() bool {
 		warning("10")
 		return warning("11") == ""
@@ -88,17 +86,6 @@ func (w *webhookTest) scale(t *testing.T, c *apiserver.Cluster) {
 	if r.updates(`verdict="unread"`) == unread {
 		t.Error("reviews without a result are not counted")
 	}
-}
-
-// scaleRights returns the roles that `webhook manifests` gives the webhook for scales.
-func (w *webhookTest) scaleRights(t *testing.T) string {
-	t.Helper()
-	out, err := exec.Command(w.binary, "webhook", "manifests", "--cert-manager-issuer", "a").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	documents := strings.Split(string(out), separator)
-	return strings.Join(slices.DeleteFunc(documents, func(d string) bool { return !strings.Contains(d, "\nkind: ClusterRole") }), separator)
 }
 
 // updates are those counts of a replica's reviews of updates that have a label.

@@ -29,8 +29,7 @@ func TestAPIServer_Subresources(t *testing.T) {
 	c := apiserver.Start(t, withoutAccounts)
 	w := newWebhookTest(t, c)
 	enforce(t, c.Kubectl(t))
-	w.install(t, "ValidatingWebhookConfiguration")
-	w.install(t, "MutatingWebhookConfiguration")
+	w.install(t, w.authority.PEM, "validating.yaml", "mutating.yaml")
 	reviews := reviewCounter{handler: webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t)})}
 	defer w.serve(t, &reviews)()
 	poll.Until(t, "a review", func() bool {

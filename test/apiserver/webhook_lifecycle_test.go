@@ -5,7 +5,6 @@ package apiserver_test
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +15,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
-// TestAPIServerWebhook_Lifecycle applies the output of `webhook manifests` with kubectl: an
+// TestAPIServerWebhook_Lifecycle applies the registration of the chart with kubectl: an
 // installation before the server runs, upgrades, the loss of the server, the uninstallation in
 // the order of docs/checks.md, and another installation. A client creates valid pods all the
 // time, and none is refused.
@@ -26,7 +25,7 @@ func TestAPIServerWebhook_Lifecycle(t *testing.T) {
 	l := webhookLifecycle{w}
 	stop := l.createValid(t)
 
-	l.apply(t, w.authority.PEM)
+	l.install(t, w.authority.PEM, "scale.yaml", "validating.yaml", "mutating.yaml")
 	l.until(t, "an installation without a server", false)
 	serve := func() func() {
 		return w.serve(t, webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t)}))
@@ -34,16 +33,12 @@ func TestAPIServerWebhook_Lifecycle(t *testing.T) {
 	stopServer := serve()
 	l.until(t, "an installation", true)
 
-	for _, flag := range []string{"--scale=false", "--scale", "--mutating=false", "--mutating"} {
-		l.apply(t, w.authority.PEM, flag)
-		l.until(t, flag, true)
-	}
 	before := w.authority.PEM
 	w.authority = certs.NewAuthority(t)
-	l.apply(t, append(append([]byte{}, before...), w.authority.PEM...)) // first the API server trusts both
+	l.install(t, append(append([]byte{}, before...), w.authority.PEM...), "validating.yaml") // first the API server trusts both
 	w.issue(t, w.dir)
 	l.until(t, "another certificate", true)
-	l.apply(t, w.authority.PEM)
+	l.install(t, w.authority.PEM, "validating.yaml")
 	l.until(t, "without the former authority", true)
 
 	stopServer()
@@ -54,15 +49,9 @@ func TestAPIServerWebhook_Lifecycle(t *testing.T) {
 	l.kubectl.MustRun(t, "", "delete", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "dnsconfigurer")
 	l.until(t, "no configuration", false)
 	stopServer()
-	l.kubectl.MustRun(t, l.manifests(t, w.authority.PEM), "delete", "--ignore-not-found", "--wait=false", "-f", "-")
-	const cluster = "validatingwebhookconfigurations,mutatingwebhookconfigurations,clusterroles,clusterrolebindings"
-	left, _, err := l.kubectl.Run(t.Context(), "", "get", cluster, "-o", "name")
-	if err != nil || strings.Contains(left, "dnsconfigurer") {
-		t.Errorf("after the uninstallation: %v\n%s", err, left)
-	}
 
 	defer serve()()
-	l.install(t, "WebhookConfiguration") // no controller ends the namespace here
+	l.install(t, w.authority.PEM, "validating.yaml", "mutating.yaml")
 	l.until(t, "another installation", true)
 	created, longest := stop()
 	t.Logf("%d valid pods, none refused; the slowest took %v", created, longest.Round(time.Millisecond))
@@ -72,11 +61,6 @@ func TestAPIServerWebhook_Lifecycle(t *testing.T) {
 }
 
 type webhookLifecycle struct{ *webhookTest }
-
-func (l webhookLifecycle) apply(t *testing.T, authorities []byte, flags ...string) {
-	t.Helper()
-	l.kubectl.MustRun(t, l.manifests(t, authorities, flags...), "apply", "-f", "-")
-}
 
 // validPod is a pod about which the API server asks the webhook.
 const validPod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"valid","namespace":"default"},

@@ -6,6 +6,7 @@ package apiserver_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
@@ -13,8 +14,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,8 +36,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
-// TestAPIServerWebhook tests the webhook with a real API server and the configuration objects
-// of `webhook manifests`. There is no Service network, so the objects contain an address
+// TestAPIServerWebhook tests the webhook with a real API server and the registration
+// of the chart. There is no Service network, so the objects contain an address
 // instead of the Service.
 func TestAPIServerWebhook(t *testing.T) {
 	// No controller makes the service accounts of namespaces.
@@ -82,35 +81,22 @@ func newWebhookTest(t *testing.T, c *apiserver.Cluster) *webhookTest {
 	return w
 }
 
-// service is how the configurations name the Service. There is no Service network here.
+// service is how the registration names the Service. There is no Service network here.
 var service = regexp.MustCompile(`(?m)^( +)service:\n(?: +(?:namespace|name|port): .*\n)*( +path: ` +
 	`(\S+)\n)(?: +(?:namespace|name|port): .*\n)*`)
 
-// manifests returns the output of `webhook manifests`, with the server's address instead of the Service.
-func (w *webhookTest) manifests(t *testing.T, authorities []byte, flags ...string) string {
+// install applies files of the chart, which register the webhook, with the address of the server and its
+// authorities instead of the Service.
+func (w *webhookTest) install(t *testing.T, authorities []byte, files ...string) {
 	t.Helper()
-	ca := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(ca, authorities, 0o600); err != nil {
-		t.Fatal(err)
+	for _, file := range files {
+		text, err := os.ReadFile("../../deploy/chart/files/webhook/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := "${1}url: https://" + w.addr + "$3\n${1}caBundle: " + base64.StdEncoding.EncodeToString(authorities) + "\n"
+		w.kubectl.MustRun(t, service.ReplaceAllString(string(text), client), "apply", "--validate=strict", "-f", "-")
 	}
-	out, err := exec.CommandContext(t.Context(), w.binary, append([]string{"webhook", "manifests", "--ca-file", ca}, flags...)...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := service.ReplaceAllString(string(out), "${1}url: https://"+w.addr+"$3\n")
-	if strings.Contains(text, "path: /validate") {
-		t.Fatal("a Service is left")
-	}
-	return text
-}
-
-// install applies the objects of one kind, such as "ValidatingWebhookConfiguration", or whose kinds end
-// with it.
-func (w *webhookTest) install(t *testing.T, kind string) {
-	t.Helper()
-	documents := strings.Split(w.manifests(t, w.authority.PEM), separator)
-	documents = slices.DeleteFunc(documents, func(d string) bool { return !strings.Contains(d, kind+"\nmetadata:") })
-	w.kubectl.MustRun(t, strings.Join(documents, separator), "apply", "--validate=strict", "-f", "-")
 }
 
 // until waits until a pod whose FQDN is too long is denied, or is not.
@@ -228,7 +214,7 @@ func (w *webhookTest) vectors(t *testing.T) {
 	}
 	h := webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t)})
 	defer w.serve(t, h)()
-	w.install(t, "ValidatingWebhookConfiguration")
+	w.install(t, w.authority.PEM, "validating.yaml")
 	w.until(t, "the first denial", true)
 	made := map[string]bool{"default": true}
 	judged := 0
@@ -346,7 +332,7 @@ func (w *webhookTest) autopath(t *testing.T, c *apiserver.Cluster) {
 	if s, err := w.create(t.Context(), []byte(yaml), true); err != nil || !strings.Contains(s.refused, "Unsupported value") {
 		t.Errorf("without us: %q, %v", s.refused, err)
 	}
-	w.install(t, "MutatingWebhookConfiguration")
+	w.install(t, w.authority.PEM, "mutating.yaml")
 	poll.Until(t, "a pod with autopath", func() bool {
 		s, err := w.create(t.Context(), []byte(yaml), false)
 		return err == nil && s.refused == ""

@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -97,44 +96,72 @@ func TestChart_Manifests(t *testing.T) {
 	}
 }
 
-// TestChart_Webhook compares the chart with "dnsconfigurer webhook manifests": each source of
-// the certificate, and each option of both.
+// TestChart_Webhook checks what the values change in the objects of the webhook.
 func TestChart_Webhook(t *testing.T) {
-	program := buildProgram(t)
 	ca := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(ca, certs.NewAuthority(t).PEM, 0o600); err != nil {
+	bundle := certs.NewAuthority(t).PEM
+	if err := os.WriteFile(ca, bundle, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	always := []string{"ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ValidatingWebhookConfiguration"}
+	scale, mutating := []string{"ClusterRole", "ClusterRoleBinding"}, []string{"MutatingWebhookConfiguration"}
 	const certManager = "certificate.source=certManager,webhook.certificate.issuer.name=ca,webhook."
-	for _, c := range []struct{ flags, values string }{
-		{"--cert-manager-issuer ca --exclude-namespace ci,123", certManager + "mutating=true,excludedNamespaces={ci,123}"},
-		{"--cert-manager-issuer ca --scale=false --mutating=false", certManager + "scale=false,webhook.mutating=false"},
-		{"--cert-manager-issuer ca --api-server-cidr 192.0.2.0/29,2001:db8::/64",
-			certManager + "networkPolicy.enabled=true,webhook.networkPolicy.apiServerCIDRs={192.0.2.0/29,2001:db8::/64}"},
-		{"--cert-manager-issuer ClusterIssuer/internal",
-			"certificate.source=certManager,webhook.certificate.issuer.kind=ClusterIssuer,webhook.certificate.issuer.name=internal"},
-		{"--ca-file " + ca + " --scale=false", "certificate.source=secret,webhook.scale=false"},
+	const inject = "cert-manager.io/inject-ca-from: admission/dnsconfigurer-webhook"
+	const scaleHook, noToken = "scale.validate.dnsconfigurer.dev", "automountServiceAccountToken: false"
+	for _, c := range []struct {
+		values string
+		kinds  []string // in addition to always
+		has    []string
+		lacks  []string
+	}{
+		{certManager + "mutating=true,excludedNamespaces={ci,123}", slices.Concat(scale, mutating, []string{"Certificate"}),
+			[]string{inject, "kind: Issuer\n    name: ca\n", "- kube-system\n      - admission\n      - ci\n      - \"123\"\n", scaleHook},
+			[]string{"caBundle", noToken}},
+		{certManager + "scale=false,webhook.mutating=false", []string{"Certificate"}, []string{inject, noToken}, []string{scaleHook}},
+		{certManager + "networkPolicy.enabled=true,webhook.networkPolicy.apiServerCIDRs={192.0.2.0/29,2001:db8::/64}",
+			slices.Concat(scale, mutating, []string{"Certificate", "NetworkPolicy"}),
+			[]string{"from:\n    - ipBlock:\n        cidr: 192.0.2.0/29\n    - ipBlock:\n        cidr: 2001:db8::/64\n"}, nil},
+		{"certificate.source=certManager,webhook.certificate.issuer.kind=ClusterIssuer,webhook.certificate.issuer.name=internal",
+			slices.Concat(scale, mutating, []string{"Certificate"}), []string{"kind: ClusterIssuer\n    name: internal\n"}, nil},
+		{"certificate.source=secret,webhook.scale=false", mutating,
+			[]string{"caBundle: " + base64.StdEncoding.EncodeToString(bundle)}, []string{inject}},
 	} {
-		flags := append(strings.Fields(c.flags), "--image", "registry.corp.example/dns:v9",
-			"--namespace", "admission", "--cluster-domain", "corp.example", "--cluster-dns", "10.0.0.10")
-		out, err := exec.Command(program, append([]string{"webhook", "manifests"}, flags...)...).Output()
-		if err != nil {
-			t.Fatalf("%s: %v", c.flags, err)
-		}
-		want := objects(t, string(out))
-		delete(want, "Namespace admission") // which helm makes
 		args := []string{
 			"--namespace", "admission", "--set", "dns.enabled=false,webhook.enabled=true,webhook." + c.values,
 			"--set", "image.repository=registry.corp.example/dns,image.tag=v9,clusterDomain=corp.example,clusterDNSAddress=10.0.0.10",
 		}
-		if strings.Contains(c.flags, "--ca-file") {
+		if strings.Contains(c.values, "source=secret") {
 			args = append(args, "--set-file", "webhook.certificate.caBundle="+ca)
 		}
-		got := render(t, "", args...)
-		if len(got) != len(want) {
-			t.Errorf("%s: the chart has %q, want %q", c.flags, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+		var kinds []string
+		var text strings.Builder
+		for key, o := range render(t, "", args...) {
+			kind, _, _ := strings.Cut(key, " ")
+			kinds = append(kinds, kind)
+			y, err := yaml.Marshal(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text.Write(y)
+			if namespace := at(o, "metadata", "namespace"); namespace != nil && namespace != "admission" {
+				t.Errorf("%s: %s is in the namespace %v", c.values, key, namespace)
+			}
 		}
-		compare(t, want, got)
+		slices.Sort(kinds)
+		if want := slices.Sorted(slices.Values(slices.Concat(always, c.kinds))); !slices.Equal(kinds, want) {
+			t.Errorf("%s: the chart has %q, want %q", c.values, kinds, want)
+		}
+		has := append(c.has, "image: registry.corp.example/dns:v9\n", "clusterDomain: corp.example\n", "- 10.0.0.10\n")
+		for _, part := range has {
+			if !strings.Contains(text.String(), part) {
+				t.Errorf("%s: no %q in\n%s", c.values, part, text.String())
+			}
+		}
+		for _, part := range append(c.lacks, "namespace: dnsconfigurer\n", "- dnsconfigurer\n") {
+			if strings.Contains(text.String(), part) {
+				t.Errorf("%s: %q in\n%s", c.values, part, text.String())
+			}
+		}
 	}
 }
 

@@ -208,7 +208,7 @@ const (
 	quickBody = 16 << 10
 
 	// waitTime is how long a review waits for others. It is well below the timeoutSeconds
-	// of `webhook manifests`, after which the API server admits the object, too.
+	// of its registration, after which the API server admits the object, too.
 	waitTime = time.Second
 )
 

@@ -25,10 +25,10 @@ func TestKeyPair_Files(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ cert, key, want string }{
-		{fifo, empty, "fifo is not a regular file"},
-		{empty, fifo, "fifo is not a regular file"},
-		{"/dev/zero", empty, "zero is not a regular file"},
-		{large, empty, "large is larger than 1048576 bytes"},
+		{fifo, empty, "fifo: not a regular file"},
+		{empty, fifo, "fifo: not a regular file"},
+		{"/dev/zero", empty, "zero: not a regular file"},
+		{large, empty, "large: larger than 1048576 bytes"},
 		{empty, empty, "failed to find any PEM data"},
 		{filepath.Join(dir, "missing"), empty, "no such file"},
 	} {

@@ -20,7 +20,7 @@ import (
 // Limits of reading the StatefulSet that is scaled.
 const (
 	// OpenTimeout is how long a scale waits for its StatefulSet. It is well below the
-	// timeoutSeconds of `webhook manifests`, after which the API server ignores the
+	// timeoutSeconds of its registration, after which the API server ignores the
 	// webhook and counts a failure.
 	OpenTimeout = time.Second
 

@@ -4,14 +4,15 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -28,7 +30,7 @@ import (
 // written.
 const (
 	headerTimeout = 5 * time.Second
-	bodyTimeout   = 3 * time.Second // the timeoutSeconds of `webhook manifests`: a slow body keeps others waiting
+	bodyTimeout   = 3 * time.Second // the timeoutSeconds of the registration: a slow body keeps others waiting
 	writeTimeout  = 20 * time.Second
 	idleTimeout   = 3 * time.Minute
 )
@@ -138,19 +140,18 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// KeyPair is a certificate and its key in two files, which are read again when they change.
-// The files are compared at each call of Current, at handshakes and for readiness, because a
-// watch can miss bind mounts, renamed files and replaced links. While the two do not match,
-// such as between the writes of one and of the other, the previous pair is served.
+// KeyPair is a certificate and its key in two files. They are read at each call of Current, at
+// handshakes and for readiness, because a watch can miss bind mounts, renamed files and replaced
+// links. While the two do not match, such as between the writes of one and of the other, the
+// previous pair is served.
 type KeyPair struct {
 	certFile, keyFile string
 	log               *slog.Logger
 
-	mu     sync.Mutex
-	served *tls.Certificate
-	cert   os.FileInfo // of the last reading; nil: no such file
-	key    os.FileInfo
-	err    error // of the last reading
+	mu        sync.Mutex
+	served    *tls.Certificate
+	cert, key []byte // of the last reading; nil: it failed
+	err       error  // of the last reading
 }
 
 // NewKeyPair reads the two files. It returns an error if they are unreadable or do not match.
@@ -183,22 +184,25 @@ func (p *KeyPair) Current() (*tls.Certificate, error) {
 	return p.served, nil
 }
 
-// reloadLocked reads the files again if they have changed.
+// reloadLocked parses the files if they have changed.
 func (p *KeyPair) reloadLocked() {
-	cert, key := stat(p.certFile), stat(p.keyFile) // before the reading, so that a later change is noticed
-	if p.served != nil && unchanged(cert, p.cert) && unchanged(key, p.key) {
+	cert, key, err := p.read()
+	if p.served != nil && bytes.Equal(cert, p.cert) && bytes.Equal(key, p.key) {
 		return
 	}
-	c, err := p.load(cert, key)
+	var c tls.Certificate
+	if err == nil {
+		c, err = tls.X509KeyPair(cert, key)
+	}
 	p.cert, p.key, p.err = cert, key, err
-	if err != nil {
+	switch {
+	case err != nil:
 		p.err = fmt.Errorf("reading %s and %s: %w", p.certFile, p.keyFile, err)
 		if p.served != nil {
 			p.log.Warn("invalid certificate, keeping the previous one", "error", p.err)
 		}
 		return
-	}
-	if p.served != nil {
+	case p.served != nil:
 		p.log.Info("certificate loaded", "names", c.Leaf.DNSNames, "until", c.Leaf.NotAfter)
 	}
 	p.served = &c
@@ -208,37 +212,21 @@ func (p *KeyPair) reloadLocked() {
 // A Secret of Kubernetes has 1 MiB at most.
 const maxPEM = 1 << 20
 
-// load reads the two files, nil if a file does not exist. A FIFO would block each handshake, and a device may
-// have no end.
-func (p *KeyPair) load(cert, key os.FileInfo) (tls.Certificate, error) {
-	for _, info := range []os.FileInfo{cert, key} {
-		switch {
-		case info == nil: // reading it returns the reason
-		case !info.Mode().IsRegular():
-			return tls.Certificate{}, fmt.Errorf("%s is not a regular file", info.Name())
-		case info.Size() > maxPEM:
-			return tls.Certificate{}, fmt.Errorf("%s is larger than %d bytes", info.Name(), maxPEM)
-		}
+// read returns the contents of the two files. A FIFO would block each handshake, and a device may have
+// no end.
+func (p *KeyPair) read() (cert, key []byte, err error) {
+	path := p.certFile
+	if cert, err = manifest.ReadRegular(path, maxPEM); err == nil {
+		path = p.keyFile
+		key, err = manifest.ReadRegular(path, maxPEM)
 	}
-	return tls.LoadX509KeyPair(p.certFile, p.keyFile)
-}
-
-// stat returns the file information, or nil if the file cannot be accessed.
-func stat(path string) os.FileInfo {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil
+	if err == nil {
+		return cert, key, nil
 	}
-	return info
-}
-
-// unchanged reports whether a and b are the same version of a file. A file that was renamed to
-// the path can have the same time and size.
-func unchanged(a, b os.FileInfo) bool {
-	if a == nil || b == nil {
-		return a == b
+	if _, named := errors.AsType[*fs.PathError](err); !named {
+		err = fmt.Errorf("%s: %w", path, err)
 	}
-	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
+	return nil, nil, err
 }
 
 // verdict is the outcome of a request: a label value.
