@@ -159,7 +159,10 @@ func exportedMetrics(t *testing.T) map[string][]string {
 			found[words[0]] = words[2:] // words[1] is the type
 		}
 	}
-	metric := regexp.MustCompile(`(?s)\bName:\s+"(dnsconfigurer_\w+)".*?\n\t*\}(?:, \[\]string\{([^}]*)\})?`)
+	metrics := []*regexp.Regexp{
+		regexp.MustCompile(`(?s)\bName:\s+"(dnsconfigurer_\w+)".*?\n\t*\}(?:, \[\]string\{([^}]*)\})?`),
+		regexp.MustCompile(`daemon\.NewCounterVec\(\w+, "(dnsconfigurer_\w+)",\s+"[^"]*",\s+"(\w+)"`),
+	}
 	for _, pattern := range []string{
 		"../pkg/cri/*.go", "../internal/shim/*.go", "../internal/node/*.go", "../internal/events/*.go",
 		"../internal/daemon/*.go", "../internal/admission/*/*.go",
@@ -173,9 +176,11 @@ func exportedMetrics(t *testing.T) map[string][]string {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, m := range metric.FindAllStringSubmatch(string(text), -1) {
-				if found[m[1]] == nil {
-					found[m[1]] = strings.Split(strings.ReplaceAll(m[2], `"`, ""), ", ")
+			for _, metric := range metrics {
+				for _, m := range metric.FindAllStringSubmatch(string(text), -1) {
+					if found[m[1]] == nil {
+						found[m[1]] = strings.Split(strings.ReplaceAll(m[2], `"`, ""), ", ")
+					}
 				}
 			}
 		}
