@@ -10,7 +10,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -33,6 +35,14 @@ func Sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():
+	}
+}
+
+// Notify sends to a channel of capacity one, unless a value is pending.
+func Notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 
@@ -176,8 +186,9 @@ func ServeOnNode(stderr io.Writer, format, version string, run func(Process) err
 
 func serve(p Process, format, version string, run func(Process) error) error {
 	klog.SetSlogLogger(p.Log) // the log of client-go is global
-	reload, stop := sighup()
-	defer stop()
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
 	p.Reload = reload
 	p.Log.Info("starting", "version", version)
 	if err := run(p); err != nil {

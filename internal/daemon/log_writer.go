@@ -77,15 +77,8 @@ func (l *LogWriter) Write(line []byte) (int, error) {
 	}
 	l.lines = append(l.lines, append([]byte(nil), line...))
 	l.size += len(line)
-	l.signal()
+	Notify(l.wake)
 	return len(line), nil
-}
-
-func (l *LogWriter) signal() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
 }
 
 // Start writes the lines in a goroutine. stop ends it when all lines are written, or after a
@@ -100,7 +93,7 @@ func (l *LogWriter) Start() (stop func()) {
 		l.mu.Lock()
 		l.closed = true
 		l.mu.Unlock()
-		l.signal()
+		Notify(l.wake)
 		select {
 		case <-done:
 		case <-time.After(flushTimeout):

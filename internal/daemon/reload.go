@@ -7,8 +7,6 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -109,7 +107,12 @@ func (r *Reloader[C]) reload() Task {
 	}
 	if err != nil {
 		r.success.Set(0)
-		r.logOnce(err)
+		if err.Error() != r.logged {
+			r.logged = err.Error()
+			for _, e := range excerpt.Unjoin(err) {
+				r.Log.Error("invalid configuration, keeping the previous one", "error", e)
+			}
+		}
 		return nil
 	}
 	r.logged = ""
@@ -118,21 +121,4 @@ func (r *Reloader[C]) reload() Task {
 		r.Log.Warn("changed fields take effect after a restart", "fields", fields)
 	}
 	return background
-}
-
-func (r *Reloader[C]) logOnce(err error) {
-	if err.Error() == r.logged {
-		return
-	}
-	r.logged = err.Error()
-	for _, e := range excerpt.Unjoin(err) {
-		r.Log.Error("invalid configuration, keeping the previous one", "error", e)
-	}
-}
-
-// sighup returns a channel that receives SIGHUP until stop is called.
-func sighup() (signals <-chan os.Signal, stop func()) {
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, syscall.SIGHUP)
-	return c, func() { signal.Stop(c) }
 }

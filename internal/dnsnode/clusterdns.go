@@ -78,7 +78,7 @@ func RunClusterDNS(ctx context.Context, p Process[ClusterDNSConfig], c ClusterDN
 		group.Last = append(group.Last, func(ctx context.Context) error { return http.Serve(ctx, l) })
 		return sockets, nil
 	}
-	return p.run(ctx, c, registry, role{server, open}, func(next ClusterDNSConfig) forwarding { return next.Forward })
+	return p.run(ctx, c, registry, server, open, func(next ClusterDNSConfig) forwarding { return next.Forward })
 }
 
 // localAddrs returns the addresses at which other machines reach a server with these addresses to

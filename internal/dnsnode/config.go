@@ -179,10 +179,10 @@ func parseServers(texts []string, path string, p *config.Problems) (servers []up
 
 // checkStub returns an error if a stub domain would never be used: it is a zone of the cluster.
 func (r *resolver) checkStub(stub fqdn.Name) error {
-	switch {
+	switch _, autopath := stub.Within(r.Autopath.Suffix); {
 	case stub == r.Domain:
 		return fmt.Errorf("%v is the cluster domain: choose a domain below it", stub)
-	case isWithin(stub, r.Autopath.Suffix):
+	case autopath:
 		return fmt.Errorf("%v is in the autopath domain %v, which is never forwarded", stub, r.Autopath.Suffix)
 	}
 	for _, p := range r.Reverse {
@@ -191,11 +191,6 @@ func (r *resolver) checkStub(stub fqdn.Name) error {
 		}
 	}
 	return nil
-}
-
-func isWithin(name, zone fqdn.Name) bool {
-	_, ok := name.Within(zone)
-	return ok
 }
 
 // parseStubs parses domains with servers of their own.

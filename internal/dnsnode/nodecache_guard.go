@@ -142,7 +142,7 @@ func (g *guard) run(ctx context.Context) error {
 // watchInterface notifies maintainInterface of changes of interfaces and addresses until ctx ends.
 func (g *guard) watchInterface(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if err := g.iface.Watch(ctx, func() { notify(g.changed) }); err != nil {
+		if err := g.iface.Watch(ctx, func() { daemon.Notify(g.changed) }); err != nil {
 			g.log.Warn("cannot watch the interface, checking it periodically", "error", err, "interval", guardInterval)
 			daemon.Sleep(ctx, guardInterval)
 		}
@@ -178,14 +178,6 @@ func (g *guard) checkPeriodically(ctx context.Context) error {
 	}
 }
 
-// notify sends to a channel of capacity one, unless a value is pending.
-func notify(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // untilCheck returns the time to the next check.
 func (g *guard) untilCheck() time.Duration {
 	g.mu.Lock()
@@ -211,7 +203,7 @@ func (g *guard) restore() {
 	}
 	g.update(func() { g.missing = missing })
 	if len(restored) > 0 {
-		notify(g.probeNow)
+		daemon.Notify(g.probeNow)
 	}
 }
 

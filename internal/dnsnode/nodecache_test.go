@@ -17,6 +17,7 @@ import (
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
@@ -46,7 +47,7 @@ func TestGuard_Interval(t *testing.T) {
 		g.mu.Lock()
 		g.missing = problems{netip.MustParseAddrPort("169.254.20.10:53"): errors.New("no such device")}
 		g.mu.Unlock()
-		notify(g.probeNow)
+		daemon.Notify(g.probeNow)
 		expect(0, true)
 		expect(guardRetry-time.Nanosecond, false)
 		expect(time.Nanosecond, true)

@@ -34,41 +34,38 @@ type Process[C any] struct {
 	Log     *slog.Logger
 }
 
-// A role has the parts of a server that the other one does not have.
-type role struct {
-	server *server
-
-	// open opens the sockets, and adds the tasks that only this role has. It is called when the
-	// forwarding of the first configuration is applied.
-	open func(context.Context, *daemon.Group) (*dnsserver.Sockets, error)
-}
+// openFunc opens the sockets of a server, and adds the tasks that the other server does not have. It is called
+// when the forwarding of the first configuration is applied.
+type openFunc func(context.Context, *daemon.Group) (*dnsserver.Sockets, error)
 
 // run serves with configuration c until ctx ends, and then returns nil. It returns an error if a part of
 // the server cannot start, or a task of the server fails.
-func (p *Process[C]) run(ctx context.Context, c C, registry *prometheus.Registry, r role, forward func(C) forwarding) error {
+func (p *Process[C]) run(
+	ctx context.Context, c C, registry *prometheus.Registry, s *server, open openFunc, forward func(C) forwarding,
+) error {
 	reloader := &daemon.Reloader[C]{
 		Source: p.Source, Signal: p.Reload, Log: p.Log,
-		Apply: func(next C) (daemon.Task, error) { return r.server.apply(forward(next)) },
+		Apply: func(next C) (daemon.Task, error) { return s.apply(forward(next)) },
 	}
 	if err := reloader.Start(c, registry); err != nil {
 		return err
 	}
 	var group daemon.Group
-	sockets, err := r.open(ctx, &group)
+	sockets, err := open(ctx, &group)
 	if err != nil {
 		return err
 	}
 	group.Tasks = append(group.Tasks,
-		func(ctx context.Context) error { return r.server.Run(ctx, sockets) },
+		func(ctx context.Context) error { return s.Run(ctx, sockets) },
 		func(ctx context.Context) error {
 			<-ctx.Done()
-			p.Log.Info("shutting down", "lameduck", r.server.lameduck)
+			p.Log.Info("shutting down", "lameduck", s.lameduck)
 			return nil
 		})
 	// Queries are forwarded in the lameduck time, too. The background task of the reloader owns the TCP
 	// and TLS connections to upstream servers.
 	group.Last = append(group.Last, reloader.Run)
-	p.Log.Info("serving", "listen", sockets.Addrs(), "clusterDomain", r.server.domain.String())
+	p.Log.Info("serving", "listen", sockets.Addrs(), "clusterDomain", s.domain.String())
 	return group.Run(ctx)
 }
 

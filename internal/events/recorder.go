@@ -123,10 +123,7 @@ func (r *recorder) push(e queuedEvent) bool {
 		return false
 	}
 	r.queue = append(r.queue, e)
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
+	daemon.Notify(r.wake)
 	return true
 }
 
@@ -226,7 +223,10 @@ func (r *recorder) sendOrCount(ctx context.Context, e queuedEvent) (replied bool
 	_, isStatus := errors.AsType[*apierrors.StatusError](err)
 	switch {
 	case err == nil:
-		r.remember(key, e.Event)
+		if !repeated && len(r.sent) == maxSent {
+			clear(r.sent)
+		}
+		r.sent[key] = sentEvent{name: e.Name, first: e.FirstTimestamp, count: e.Count, at: time.Now()}
 		return true
 	case isStatus:
 		delete(r.sent, key)
@@ -238,14 +238,6 @@ func (r *recorder) sendOrCount(ctx context.Context, e queuedEvent) (replied bool
 		r.drops.addError(r.log, dropNoReply, err)
 	}
 	return false
-}
-
-// remember keeps what is needed to count repetitions of e.
-func (r *recorder) remember(key eventKey, e *corev1.Event) {
-	if _, found := r.sent[key]; !found && len(r.sent) == maxSent {
-		clear(r.sent)
-	}
-	r.sent[key] = sentEvent{name: e.Name, first: e.FirstTimestamp, count: e.Count, at: time.Now()}
 }
 
 // send creates e, or updates it if it is repeated.

@@ -100,9 +100,9 @@ type Applier struct {
 // sandbox is the state of a sandbox.
 type sandbox struct {
 	podfile.Sandbox
-	cancel context.CancelFunc        // of the lookup
-	large  atomic.Bool               // the pod is decided in a turn; without mu, which is held meanwhile
-	drift  atomicValue[events.Drift] // why the file differs; without mu, which a file system can hold for long
+	cancel context.CancelFunc // of the lookup
+	large  atomic.Bool        // the pod is decided in a turn; without mu, which is held meanwhile
+	drift  atomic.Value       // see lastDrift; without mu, which a file system can hold for long
 
 	mu sync.Mutex
 	memory
@@ -143,17 +143,11 @@ const (
 	asEdited                    // a decision: a shim has edited the request
 )
 
-// atomicValue is a T for several goroutines. It is the zero value at first.
-type atomicValue[T any] struct{ v atomic.Pointer[T] }
-
-func (a *atomicValue[T]) Load() (value T) {
-	if v := a.v.Load(); v != nil {
-		return *v
-	}
-	return value
+// lastDrift returns why the file differed when it was last compared, "" if it did not.
+func (s *sandbox) lastDrift() events.Drift {
+	d, _ := s.drift.Load().(events.Drift)
+	return d
 }
-
-func (a *atomicValue[T]) Store(v T) { a.v.Store(&v) }
 
 // newApplier returns an Applier without sandboxes.
 func newApplier(metrics *Metrics, log *slog.Logger) *Applier {

@@ -6,6 +6,8 @@ package node
 import (
 	"sync"
 	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 )
 
 // cause is why the file of a sandbox is compared with a decision. A higher one includes the
@@ -62,7 +64,7 @@ func (q *queue) push(id string, c cause) {
 		q.ids = append(q.ids, id)
 	}
 	q.causes[id] = max(q.causes[id], c)
-	q.notify()
+	daemon.Notify(q.wake)
 }
 
 // pushLater adds a sandbox that is due after a delay, unless it is in the queue for this cause.
@@ -72,14 +74,7 @@ func (q *queue) pushLater(id string, c cause, delay time.Duration) {
 	if _, ok := q.later[delayed{id, c}]; !ok {
 		q.later[delayed{id, c}] = time.Now().Add(delay)
 	}
-	q.notify()
-}
-
-func (q *queue) notify() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	daemon.Notify(q.wake)
 }
 
 // pop removes a sandbox that is due, or the first one. If there is none, ok is false, and wait is the time

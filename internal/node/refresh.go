@@ -175,7 +175,7 @@ func (a *Applier) compare(st *step) State {
 		st.detail = "the sandbox was removed"
 		return s.state
 	}
-	previous, next := s.drift.Load(), s.state
+	previous, next := s.lastDrift(), s.state
 	r.Drift = f.drift(s)
 	s.drift.Store(r.Drift)
 	switch {
@@ -263,7 +263,7 @@ func (a *Applier) rewrite(st *step, f *content) (err error) {
 		return err
 	}
 	s.recognized = recognition{}
-	s.drift.Store("")
+	s.drift.Store(events.Drift(""))
 	s.known, s.refreshed = s.want, time.Now()
 	a.touchLater(s)
 	return nil
@@ -412,7 +412,7 @@ func (a *Applier) writeBack(st *step) State {
 		return s.state
 	}
 	s.recognized = recognition{}
-	s.drift.Store("")
+	s.drift.Store(events.Drift(""))
 	s.before, s.known = Ours, resolvconf.Parse(string(f.original)).Config()
 	a.Metrics.countRefresh(events.WrittenBack)
 	st.settings.Report(events.Refresh{Sandbox: s.describe(), Result: events.WrittenBack})

@@ -67,7 +67,7 @@ func (s *sandbox) scope(settings *Settings) string {
 // countDrift returns the number of files with this kind of drift at the last comparison.
 func (a *Applier) countDrift(d events.Drift) (n int) {
 	for _, s := range a.list() {
-		if s.drift.Load() == d {
+		if s.lastDrift() == d {
 			n++
 		}
 	}

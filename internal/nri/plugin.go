@@ -14,6 +14,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 )
 
@@ -43,10 +44,7 @@ type sandbox struct {
 
 // Configure is the first call of a connection.
 func (p *plugin) Configure(_ context.Context, _, runtime, version string) (api.EventMask, error) {
-	select {
-	case p.configured <- struct{}{}:
-	default:
-	}
+	daemon.Notify(p.configured)
 	p.log.Info("connected to the container runtime", "runtime", runtime, "version", version)
 	return 0, nil // the events that the methods handle
 }
@@ -174,17 +172,12 @@ func (p *plugin) creating(pod *api.PodSandbox, path string) podfile.Event {
 	return podfile.Event{Kind: podfile.Creating, Sandbox: s.Sandbox, Path: path, First: first}
 }
 
-// replay returns the events that describe all sandboxes, Reset first. The last one reports whether
-// the runtime is connected.
-func (p *plugin) replay() []podfile.Event {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.replayLocked()
-}
-
-// sendAll sends the events of replay.
+// sendAll sends the events that describe all sandboxes.
 func (p *plugin) sendAll(_ context.Context, send func(podfile.Event) error) error {
-	for _, e := range p.replay() {
+	p.mu.Lock()
+	events := p.replayLocked()
+	p.mu.Unlock()
+	for _, e := range events {
 		if err := send(e); err != nil {
 			return err
 		}
@@ -192,7 +185,8 @@ func (p *plugin) sendAll(_ context.Context, send func(podfile.Event) error) erro
 	return nil
 }
 
-// replayLocked is replay with p.mu held.
+// replayLocked returns the events that describe all sandboxes, Reset first. The last one reports whether
+// the runtime is connected. p.mu must be held.
 func (p *plugin) replayLocked() []podfile.Event {
 	events := []podfile.Event{{Kind: podfile.Reset}}
 	for _, s := range p.sandboxes {

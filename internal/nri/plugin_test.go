@@ -7,12 +7,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/containerd/nri/pkg/api"
@@ -166,7 +164,9 @@ func TestPlugin_Predecessor(t *testing.T) {
 	}
 	a.next(t, podfile.Reset)
 	kinds := map[string]podfile.Kind{}
-	events := p.replay()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	events := p.replayLocked()
 	if last := events[len(events)-1].Kind; last != podfile.Synchronized {
 		t.Errorf("the last event is %s", last)
 	}
@@ -237,27 +237,6 @@ func TestPlugin_Reconnect(t *testing.T) {
 		first.next(t, podfile.Synchronized)
 		first.Close()
 		first = accept(t, l)
-	}
-}
-
-// TestPlugin_ManyAnnotations: a pod with many annotations of the prefixes that the agent reads does not
-// end the connection to the agent, which serves all pods of the node.
-func TestPlugin_ManyAnnotations(t *testing.T) {
-	p, l := newRelay(t)
-	a := acceptWithoutRuntime(t, l)
-	hostile := pod("hostile")
-	hostile.Annotations = map[string]string{}
-	for i := range 1000 {
-		hostile.Annotations[fmt.Sprint("dnsconfigurer.dev/", i)] = strings.Repeat("x", 100)
-		hostile.Annotations[fmt.Sprint("kubernetes.io/config.", i)] = strings.Repeat("x", 100)
-	}
-	for _, pod := range []*api.PodSandbox{hostile, pod("other")} {
-		if err := p.RunPodSandbox(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
-		if e := a.next(t, podfile.Started); e.Sandbox.ID != pod.Id || len(e.Sandbox.Annotations) > 10 {
-			t.Errorf("got %s with %d annotations, want %s", e.Sandbox.ID, len(e.Sandbox.Annotations), pod.Id)
-		}
 	}
 }
 
