@@ -287,7 +287,9 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 	if to.expand {
 		exchange = func(ctx context.Context, m *dns.Msg) (*dns.Msg, error) { return s.askExpander(ctx, q, m, to) }
 	}
-	m, begin, kind := q.message(), time.Now(), to.kindOf(q.name)
+	m := new(dns.Msg).SetQuestion(q.presentationName(), q.qtype).SetEdns0(maxUDP, q.do)
+	m.RecursionDesired, m.CheckingDisabled = q.flags&flagRD != 0, q.flags&flagCD != 0
+	begin, kind := time.Now(), to.kindOf(q.name)
 	reply, err := exchange(ctx, m)
 	if reason, ok := errors.AsType[refusalReason](err); ok { // from askExpander, and counted already
 		return refusedAnswer(reason)
@@ -342,11 +344,4 @@ func (s *Server) upstreamAnswer(q *query, to destination, hit *cache.Hit) answer
 	a := hitAnswer(hit, from)
 	a.hit = hit
 	return a
-}
-
-// message returns the query to send to other servers.
-func (q *query) message() *dns.Msg {
-	m := new(dns.Msg).SetQuestion(q.presentationName(), q.qtype)
-	m.RecursionDesired, m.CheckingDisabled = q.flags&flagRD != 0, q.flags&flagCD != 0
-	return m.SetEdns0(maxUDP, q.do)
 }

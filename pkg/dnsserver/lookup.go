@@ -114,7 +114,8 @@ func (c *candidateLookup) lookupTypes(ctx context.Context, name fqdn.Name,
 		return len(missing) > 0
 	}
 	addTypes()
-	if all.pending() == 0 || all.ownsType(c.q.qtype) {
+	isPending := func(l typeLookup) bool { return l.wait != nil }
+	if !slices.ContainsFunc(all, isPending) || all.ownsType(c.q.qtype) {
 		return all.combine(c.q.qtype), nil
 	}
 	return lookupResult{}, func(walkCtx context.Context) lookupResult {
@@ -152,12 +153,13 @@ func (c *candidateLookup) await(ctx, walkCtx context.Context, name fqdn.Name, al
 		answer answer
 	}
 	completions := make(chan completed, len(all)) // a late answer blocks no goroutine
-	pending := all.pending()
 	all.trim(c.q.qtype)
+	pending := 0
 	for i, l := range all {
 		if l.wait == nil {
 			continue
 		}
+		pending++
 		a, wait := c.admit(name, l.result)
 		if wait == nil {
 			completions <- completed{i, a.withRecords()}
@@ -206,16 +208,6 @@ func (all typeLookups) trim(qtype uint16) {
 			l.answer = answer{source: l.source, answers: firstOfType(l.answer.answers, l.qtype, 1)}
 		}
 	}
-}
-
-// pending returns the number of subqueries without an answer.
-func (all typeLookups) pending() (n int) {
-	for i := range all {
-		if all[i].wait != nil {
-			n++
-		}
-	}
-	return n
 }
 
 // combine merges the answers to one result. A pending subquery counts as failed. The answer of the

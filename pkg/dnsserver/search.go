@@ -142,8 +142,12 @@ func (s *Server) expandName(ctx context.Context, q *query, kind autopath.Kind, r
 		})
 	case kind == autopath.Malformed:
 		a.rcode = dns.RcodeNameError
-	case q.name == s.autopath.Suffix:
-		a.answers = s.autopathApex(q, snapshot)
+	case q.name == s.autopath.Suffix && q.qtype == dns.TypeSOA:
+		soa := s.soa(s.autopath.Suffix, snapshot)
+		soa.Hdr.Name = q.presentationName()
+		a.answers = []dns.RR{soa}
+	case q.name == s.autopath.Suffix && q.qtype == dns.TypeNS:
+		a.answers = []dns.RR{&dns.NS{Hdr: header(q.presentationName(), dns.TypeNS, s.cfg.TTL), Ns: s.primary.String()}}
 	} // all other names are empty non-terminals: NODATA
 	return result{answer: s.withSOA(a, s.negativeTTL(snapshot), snapshot)}
 }
@@ -170,19 +174,6 @@ func (s *Server) withSOA(a answer, ttl uint32, snapshot *zone.Snapshot) answer {
 	return a
 }
 
-// autopathApex returns the records that the autopath domain itself owns.
-func (s *Server) autopathApex(q *query, snapshot *zone.Snapshot) []dns.RR {
-	switch owner := q.presentationName(); q.qtype {
-	case dns.TypeSOA:
-		soa := s.soa(s.autopath.Suffix, snapshot)
-		soa.Hdr.Name = owner
-		return []dns.RR{soa}
-	case dns.TypeNS:
-		return []dns.RR{&dns.NS{Hdr: header(owner, dns.TypeNS, s.cfg.TTL), Ns: s.primary.String()}}
-	}
-	return nil
-}
-
 // expandOption answers a query that has the search list in its option. The client is a node cache.
 // The reply echoes the option: without the echo the node cache expands the list itself, within the
 // shares of its pods. The reply has no echo if a subquery is refused, except after
@@ -196,22 +187,17 @@ func (s *Server) expandOption(ctx context.Context, q *query, paths []fqdn.Name) 
 		}
 		a.echo = s.cfg.Autopath.Option
 		if a.rcode != dns.RcodeServerFailure && len(a.answers)+len(a.authority) == 0 {
-			a.authority = capTTL(s.negativeAuthority(ctx, q, snapshot), lr.ttl)
+			// The authority section of the negative answer for the bare name, from the zone or the cache: the
+			// walk has just queried the other servers. It is empty if neither has the answer.
+			bare := q.subquery(q.name, dns.TypeA)
+			r, ok := s.zoneRecords(ctx, bare, snapshot)
+			if !ok {
+				r = s.forward(ctx, bare, nil)
+			}
+			a.authority = capTTL(r.answer.withRecords().authority, lr.ttl)
 		}
 		return a
 	})
-}
-
-// negativeAuthority returns the authority section of the negative answer for the bare name, from
-// the zone or the cache. It waits for no query, because the walk has just queried the other
-// servers: the section is empty if neither zone nor cache has the answer.
-func (s *Server) negativeAuthority(ctx context.Context, q *query, snapshot *zone.Snapshot) []dns.RR {
-	bare := q.subquery(q.name, dns.TypeA)
-	r, ok := s.zoneRecords(ctx, bare, snapshot)
-	if !ok {
-		r = s.forward(ctx, bare, nil)
-	}
-	return r.answer.withRecords().authority
 }
 
 // searchPaths returns the search list in the value of the option SearchPaths of a query, or nil if
@@ -230,21 +216,12 @@ func (s *Server) searchPaths(q *query, value []byte, count int) []fqdn.Name {
 	if q.qtype == dns.TypeANY || q.name == fqdn.Root {
 		return nil // the answer does not depend on the list
 	}
-	if s.countOutside(paths) > MaxHostSuffixes {
+	outside := slices.DeleteFunc(slices.Clone(paths), func(p fqdn.Name) bool { _, ok := p.Within(s.cfg.Domain); return ok })
+	if len(outside) > MaxHostSuffixes {
 		s.metrics.autopath.ignored.WithLabelValues(reasonLength).Inc()
 		return nil
 	}
 	return paths
-}
-
-// countOutside returns the number of domains outside the cluster zone.
-func (s *Server) countOutside(paths []fqdn.Name) (n int) {
-	for _, p := range paths {
-		if _, inCluster := p.Within(s.cfg.Domain); !inCluster {
-			n++
-		}
-	}
-	return n
 }
 
 // mayExpand reports whether a client is allowed to use the option.
@@ -282,17 +259,29 @@ func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, to desti
 	paths := s.autopath.SearchPaths(request.Namespace, to.forwarding.HostSuffixes)
 	candidates := s.autopath.Candidates(request.Name, paths)
 	if value, err := autopath.Encode(paths); err == nil { // else the host suffixes are too long for the option
-		reply, err := to.exchange(ctx, s.withSearchPaths(m, request.Name, value))
+		bare := m.Copy()
+		bare.Question[0].Name = request.Name.String()
+		bare.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: s.cfg.Autopath.Option, Data: value}}
+		reply, err := to.exchange(ctx, bare)
+		sent := s.metrics.autopath.sent.WithLabelValues
 		switch {
 		case err != nil:
-			s.metrics.autopath.sent.WithLabelValues(sentFailed).Inc()
+			sent(sentFailed).Inc()
 			return nil, fmt.Errorf("cluster DNS: %w", err)
 		case s.echoes(reply):
-			s.metrics.autopath.sent.WithLabelValues(sentExpanded).Inc()
+			sent(sentExpanded).Inc()
 			a := fromExpansion(reply, m.Question[0], request.Name, candidates)
 			return s.withSOA(a, min(a.negativeTTL(), s.negativeTTL(snapshot)), snapshot).replyTo(m), nil
+		case isLimitFailure(reply):
+			sent(sentRefused).Inc()
+		default:
+			sent(sentIgnored).Inc()
+			if reply.Rcode != dns.RcodeServerFailure {
+				s.logIgnoredOnce.Do(func() {
+					s.log.Warn("cluster DNS ignored a search list, expanding it here: set autopathService or autopathNetworks of the cluster DNS")
+				})
+			}
 		}
-		s.recordIgnored(reply)
 	}
 	sub := q.subquery(q.name, q.qtype)
 	sub.question = q.question
@@ -304,31 +293,6 @@ func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, to desti
 		return nil, a.refused
 	}
 	return a.replyTo(m), nil
-}
-
-// recordIgnored counts a reply without the echo. It logs one that was not refused at a limit as a
-// configuration error.
-func (s *Server) recordIgnored(reply *dns.Msg) {
-	if isLimitFailure(reply) {
-		s.metrics.autopath.sent.WithLabelValues(sentRefused).Inc()
-		return
-	}
-	s.metrics.autopath.sent.WithLabelValues(sentIgnored).Inc()
-	if reply.Rcode == dns.RcodeServerFailure {
-		return
-	}
-	s.logIgnoredOnce.Do(func() {
-		s.log.Warn("cluster DNS ignored a search list, expanding it here: set autopathService or autopathNetworks of the cluster DNS")
-	})
-}
-
-// withSearchPaths returns the query for the bare name with the search list as option.
-func (s *Server) withSearchPaths(m *dns.Msg, bare fqdn.Name, list []byte) *dns.Msg {
-	q := new(dns.Msg).SetQuestion(bare.String(), m.Question[0].Qtype)
-	q.RecursionDesired, q.CheckingDisabled = m.RecursionDesired, m.CheckingDisabled
-	q.SetEdns0(maxUDP, m.IsEdns0().Do())
-	q.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: s.cfg.Autopath.Option, Data: list}}
-	return q
 }
 
 // echoes reports whether the reply echoes the option: the server has expanded the search list.
@@ -358,7 +322,11 @@ func fromExpansion(reply *dns.Msg, question dns.Question, bare fqdn.Name, candid
 	// A CNAME record of the bare name whose target is a candidate was added by the
 	// expansion. Otherwise the bare name itself was found.
 	owner := bare
-	if i := slices.IndexFunc(a.answers, isAliasOf(bare)); i >= 0 {
+	isAlias := func(rr dns.RR) bool {
+		_, ok := rr.(*dns.CNAME)
+		return ok && strings.EqualFold(rr.Header().Name, bare.String())
+	}
+	if i := slices.IndexFunc(a.answers, isAlias); i >= 0 {
 		target, err := fqdn.ParseName(a.answers[i].(*dns.CNAME).Target)
 		if err == nil && slices.Contains(candidates, target) {
 			owner, a.answers = target, slices.Delete(slices.Clone(a.answers), i, i+1)
@@ -370,12 +338,4 @@ func fromExpansion(reply *dns.Msg, question dns.Question, bare fqdn.Name, candid
 	}
 	a.answers = append([]dns.RR{alias}, a.answers...)
 	return a
-}
-
-func isAliasOf(name fqdn.Name) func(dns.RR) bool {
-	owner := name.String()
-	return func(rr dns.RR) bool {
-		_, ok := rr.(*dns.CNAME)
-		return ok && strings.EqualFold(rr.Header().Name, owner)
-	}
 }

@@ -125,12 +125,13 @@ func New(cfg Config) (*Server, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	m := newMetrics(cfg.Register, nodeCache)
 	s := &Server{
-		cfg: cfg, autopath: autopathZone, primary: zone.PrimaryName(cfg.Domain), log: log,
-		queries: newQueryLimiter(cfg.Limits), streams: newStreams(cfg.Limits, cfg.Register), nodeCache: nodeCache,
+		cfg: cfg, autopath: autopathZone, primary: zone.PrimaryName(cfg.Domain), log: log, metrics: m,
+		queries: newQueryLimiter(cfg.Limits), streams: newStreams(cfg.Limits, m), nodeCache: nodeCache,
 		local: newLocalZones(cfg.LocalNames),
 	}
-	s.metrics = newMetrics(cfg.Register, cfg.Cache, s.queries, &s.receiveDrops, nodeCache)
+	s.registerState(cfg.Register)
 	s.SetForwarding(Forwarding{Upstream: cfg.Upstream, Stubs: cfg.Stubs})
 	return s, nil
 }

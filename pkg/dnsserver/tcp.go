@@ -60,7 +60,7 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener) error {
 		case errors.Is(err, net.ErrClosed):
 			return err
 		case err != nil:
-			s.streams.acceptErrors.Inc()
+			s.metrics.acceptErrors.Inc()
 			if now := time.Now(); now.Sub(loggedAt) >= acceptErrorInterval {
 				loggedAt = now
 				s.log.Warn("cannot accept TCP connection, retrying: raise the limit of open files if it is exhausted",
@@ -76,12 +76,7 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener) error {
 			c.Close()
 			continue
 		}
-		st := newStream(s, c, client, slot)
-		serving.Go(func() {
-			defer s.streams.remove(c, slot)
-			defer c.Close()
-			st.serve(ctx)
-		})
+		serving.Go(func() { newStream(s, c, client, slot).serve(ctx) })
 	}
 }
 
@@ -102,9 +97,11 @@ func newStream(s *Server, c net.Conn, client netip.Addr, slot *slot) *stream {
 }
 
 // serve answers the queries of the connection, each as soon as its answer is available (RFC 7766
-// section 6.2.1.1).
+// section 6.2.1.1), closes it and removes it from the streams.
 func (st *stream) serve(ctx context.Context) {
 	s := st.server
+	defer s.streams.remove(st.conn, st.slot)
+	defer st.conn.Close()
 	var pending sync.WaitGroup
 	defer pending.Wait()
 	for {
@@ -178,7 +175,9 @@ func (st *stream) send(ctx context.Context, q *query, a answer) {
 			slot = st.server.streams.replies.admitWithin(ctx, st.client)
 		}
 		if slot == nil {
-			st.close(ctx, closedReplies)
+			st.countClosed(ctx, closedReplies)
+			st.broken = true
+			st.conn.Close()
 			return
 		}
 		defer slot.release()
@@ -209,18 +208,11 @@ func (st *stream) answerAgain(ctx context.Context, q *query) answer {
 	return a
 }
 
-// close closes the connection. The caller holds st.writing.
-func (st *stream) close(ctx context.Context, reason closeReason) {
-	st.countClosed(ctx, reason)
-	st.broken = true
-	st.conn.Close()
-}
-
 // countClosed counts a connection that is closed at a limit. It is a no-op after ctx has ended: the
 // server then closes all connections.
 func (st *stream) countClosed(ctx context.Context, reason closeReason) {
 	if ctx.Err() == nil {
-		st.server.streams.closed[reason].Inc()
+		st.server.metrics.closed[reason].Inc()
 	}
 }
 
@@ -264,7 +256,129 @@ func (st *stream) write(message []byte) {
 		st.broken = true
 		st.conn.Close()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			st.server.streams.closed[closedSlow].Inc()
+			st.server.metrics.closed[closedSlow].Inc()
+		}
+	}
+}
+
+// streams are the open TCP connections, and the limiters that their clients share. An idle client
+// connects again when it has a query (RFC 7766 section 6.2.3): so a connection is a slot whose age
+// is the time since its last query or reply.
+type streams struct {
+	connections *limiter // open connections
+	queries     *limiter // queries that wait for other servers or for the reply before them
+	replies     *limiter // replies longer than smallReply that are not read yet
+	metrics     *metrics
+
+	mu      sync.Mutex
+	open    map[net.Conn]struct{}
+	stopped bool // after stopReading
+}
+
+// closeReason is why the server closed a connection. It is the label of a metric.
+type closeReason uint8
+
+const (
+	closedConnections closeReason = iota // a new one, because none was free, or one that gave way to another
+	closedQueries                        // too many queries wait for a client that does not read
+	closedReplies                        // no room for a reply
+	closedSlow                           // the client did not read a reply
+	numCloseReasons
+)
+
+// String returns the reason as a label of metrics.
+func (r closeReason) String() string {
+	return [...]string{"connections", "queries", "replies", "slow"}[r]
+}
+
+// newStreams returns the connections of a server, none, for valid limits.
+//
+// All queries that wait for other servers may have come over TCP, and as many may have their reply
+// while their client does not read: only the latter fill the limiter of queries.
+func newStreams(limits Limits, m *metrics) *streams {
+	return &streams{
+		connections: newLimiter(limits.maxConnections()),
+		queries:     newLimiter(2 * limits.MaxQueries),
+		replies:     newLimiter(limits.maxReplies()),
+		metrics:     m,
+		open:        map[net.Conn]struct{}{},
+	}
+}
+
+// add adds a connection, which the caller must remove. It returns nil if there is no slot for it, or
+// the server is shutting down.
+func (s *streams) add(c net.Conn, client netip.Addr) *slot {
+	slot := s.connections.admit(client, kindPlain, time.Now())
+	if slot == nil {
+		s.metrics.closed[closedConnections].Inc()
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		slot.release()
+		return nil
+	}
+	s.open[c] = struct{}{}
+	slot.whenReplaced(func() {
+		s.metrics.closed[closedConnections].Inc()
+		c.Close()
+	})
+	return slot
+}
+
+// remove removes a connection.
+func (s *streams) remove(c net.Conn, slot *slot) {
+	slot.release()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, c)
+}
+
+// stopReading ends all reads, now and later, except those of a message whose first octet was read:
+// these end within messageTimeout. Replies can still be sent.
+func (s *streams) stopReading() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	for c := range s.open {
+		c.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// hasStopped reports whether stopReading was called.
+func (s *streams) hasStopped() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopped
+}
+
+// close closes all connections.
+func (s *streams) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.open {
+		c.Close()
+	}
+}
+
+// limitPoll is the pause between two attempts to take a slot when none is free. At most two
+// goroutines for each connection poll, one that reads and one that sends. 1,024 goroutines that poll
+// take 2 % of a core.
+const limitPoll = 20 * time.Millisecond
+
+// admitWithin takes a slot. It waits for it for at most messageTimeout, and returns nil if there is
+// none.
+func (l *limiter) admitWithin(ctx context.Context, client netip.Addr) *slot {
+	for deadline := time.Now().Add(messageTimeout); ; {
+		now := time.Now()
+		if s := l.admit(client, kindPlain, now); s != nil || !now.Before(deadline) {
+			return s
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(limitPoll):
 		}
 	}
 }

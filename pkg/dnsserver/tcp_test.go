@@ -184,7 +184,7 @@ func TestServeTCP_SlowClients(t *testing.T) {
 func TestStreams_Replaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := Limits{MaxMemory: MinMemory}
-		all := newStreams(limits, nil)
+		all := newStreams(limits, newMetrics(nil, false))
 		greedy, modest := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 		var slots []*slot
 		open := func(client netip.Addr) net.Conn {
@@ -219,7 +219,7 @@ func TestStreams_Replaced(t *testing.T) {
 		if open(greedy) == nil || closed(conns[0]) || !closed(conns[1]) || closed(other) {
 			t.Errorf("closed: the one in use %t, the idle one %t, another client's %t", closed(conns[0]), closed(conns[1]), closed(other))
 		}
-		if n := testutil.ToFloat64(all.closed[closedConnections]); n < 1 {
+		if n := testutil.ToFloat64(all.metrics.closed[closedConnections]); n < 1 {
 			t.Errorf("%v connections were counted as closed", n)
 		}
 		for range limits.maxConnections() / 16 { // of the reserve
@@ -442,11 +442,7 @@ func (s *testServer) servePipe(t *testing.T) (net.Conn, *sync.WaitGroup) {
 	server, client := net.Pipe()
 	slot := s.streams.add(server, podAddr)
 	serving := new(sync.WaitGroup)
-	serving.Go(func() {
-		defer s.streams.remove(server, slot)
-		defer server.Close()
-		newStream(s.Server, server, podAddr, slot).serve(t.Context())
-	})
+	serving.Go(func() { newStream(s.Server, server, podAddr, slot).serve(t.Context()) })
 	return client, serving
 }
 

@@ -49,10 +49,11 @@ const (
 func (s *Server) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 	readers := make([]*reader, min(runtime.GOMAXPROCS(0), maxReaders))
 	for i := range readers {
-		var err error
-		if readers[i], err = newReader(s, conn); err != nil {
+		b, err := newBatch(conn, s.metrics.sendWaits)
+		if err != nil {
 			return err
 		}
+		readers[i] = &reader{server: s, conn: conn, batch: b, query: new(query)}
 	}
 	wake, done := make(chan struct{}), make(chan struct{})
 	var helpers sync.WaitGroup
@@ -87,11 +88,6 @@ type reader struct {
 
 	errors   int       // consecutive reads that failed
 	loggedAt time.Time // when readFailed last logged one
-}
-
-func newReader(s *Server, conn *net.UDPConn) (*reader, error) {
-	b, err := newBatch(conn, s.metrics.sendWaits)
-	return &reader{server: s, conn: conn, batch: b, query: new(query)}, err
 }
 
 // run reads and answers batches until a batch has fewer than least packets. It returns an error

@@ -173,7 +173,9 @@ func (w *walk) await(ctx context.Context) {
 	defer timer.Stop()
 	late := false // the current wave has taken waveTime
 	for !w.isComplete() {
-		waveOver := unanswered == 0 || late && !w.waitsForCluster()
+		// A name of the cluster must have a result before the next candidate is tried.
+		last := &w.steps[len(w.steps)-1]
+		waveOver := unanswered == 0 || late && (last.wait == nil || !last.result.cluster)
 		if waveOver && w.mayAdvance() {
 			first, late = len(w.steps), false
 			w.advance()
@@ -225,13 +227,6 @@ func (w *walk) startWave(ctx context.Context, first int, waiting *sync.WaitGroup
 func (w *walk) mayAdvance() bool {
 	return len(w.steps) < len(w.candidates) &&
 		!slices.ContainsFunc(w.steps, func(s step) bool { return s.wait == nil && s.result.final() })
-}
-
-// waitsForCluster reports whether the last candidate that was tried is a name of the cluster zone
-// without an answer. The next candidate must not be tried before this answer is known.
-func (w *walk) waitsForCluster() bool {
-	last := &w.steps[len(w.steps)-1]
-	return last.wait != nil && last.result.cluster
 }
 
 // conclude returns the result of a complete walk.
