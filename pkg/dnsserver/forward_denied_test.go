@@ -152,27 +152,6 @@ func TestForward_LastKnownGood(t *testing.T) {
 	})
 }
 
-// TestForward_LastKnownGoodEnds: a positive answer is served as soon as the servers give it again.
-func TestForward_LastKnownGoodEnds(t *testing.T) {
-	forEachLastGood(t, func(t *testing.T, s *lastGoodServer) {
-		const question = "www.example.com. A"
-		s.expect(t, "good", question, "192.0.2.1 TTL 10")
-		s.expect(t, "good", "www.example.com. AAAA", "NOERROR")
-		time.Sleep(61 * time.Second)
-		s.expect(t, "NXDOMAIN", question, lastGood)
-		// musl gives up a name if the reply for one family is NXDOMAIN.
-		s.expect(t, "NXDOMAIN", "www.example.com. AAAA", "NOERROR EDE 3 last known good answer: its servers deny it now")
-		time.Sleep(30 * time.Second)
-		s.expect(t, "good", question, "192.0.2.1 TTL 10")
-		s.expect(t, "good", "www.example.com. AAAA", "NOERROR")
-		time.Sleep(11 * time.Second)
-		s.expect(t, "NXDOMAIN", question, lastGood)
-		if n := strings.Count(s.log.String(), "last known good"); n != 1 {
-			t.Errorf("%d lines in the log, want 1", n)
-		}
-	})
-}
-
 // TestForward_LastKnownGoodExcluded: names of the cluster domain, and what the cluster DNS answers for a
 // node cache, are denied at once. So are the candidates of a search list that were never answered.
 func TestForward_LastKnownGoodExcluded(t *testing.T) {

@@ -100,23 +100,6 @@ func TestLimiter_Pinned(t *testing.T) {
 	}
 }
 
-// TestLimiter_Renew: a slot that is used again is the last one to be replaced.
-func TestLimiter_Renew(t *testing.T) {
-	l := newLimiter(3)
-	all := l.admitAll(clientAddr(0), kindPlain, begin, 3)
-	now := begin.Add(time.Second)
-	all[0].renew(now)
-	l.admit(clientAddr(1), kindPlain, now)
-	if all[0].isReplaced() || !all[1].isReplaced() {
-		t.Error("the renewed slot was replaced")
-	}
-	all[1].renew(now) // without effect
-	releaseAll(all[0], all[2])
-	if n := l.inUse(); n != 1 {
-		t.Errorf("%d slots are in use, want 1", n)
-	}
-}
-
 // TestLimiter_WhenReplaced: a slot may be replaced before and after its owner sets the function.
 func TestLimiter_WhenReplaced(t *testing.T) {
 	for _, before := range []bool{true, false} {
@@ -133,18 +116,6 @@ func TestLimiter_WhenReplaced(t *testing.T) {
 		if calls != 1 || !s.isReplaced() {
 			t.Errorf("replaced before: %t: %d calls", before, calls)
 		}
-	}
-}
-
-// TestLimiter_Spare: work that no client waits for leaves half of the slots, and replaces none.
-func TestLimiter_Spare(t *testing.T) {
-	l := newLimiter(10)
-	l.admitAll(clientAddr(0), kindPlain, begin, 4)
-	if l.admitSpare(clientAddr(1), kindPlain, begin) == nil {
-		t.Error("no slot although six are free")
-	}
-	if l.admitSpare(clientAddr(1), kindPlain, begin.Add(time.Hour)) != nil {
-		t.Error("a slot although half of them are in use")
 	}
 }
 
@@ -269,23 +240,4 @@ func TestLimiter_Concurrent(t *testing.T) {
 	}
 	clients.Wait()
 	expectUnused(t, l)
-}
-
-// TestLimiter_ManyFew: among thousands of clients that hold few slots, the oldest slot of all is replaced,
-// whatever the others hold.
-func TestLimiter_ManyFew(t *testing.T) {
-	l := newLimiter(4096)
-	now := begin
-	for i := 0; l.inUse() < l.limit; i++ { // each client takes a slot, and later clients two or three more
-		for range 1 + i%3 {
-			l.admit(clientAddr(i), kindPlain, now)
-		}
-		now = now.Add(time.Millisecond)
-	}
-	for i := range 10_000 { // 5,000 a second: each slot is kept for 0.8 s
-		now = now.Add(200 * time.Microsecond)
-		if l.admit(clientAddr(10_000+i%3000), kindPlain, now) == nil {
-			t.Fatalf("query %d is refused", i)
-		}
-	}
 }

@@ -121,7 +121,8 @@ func newMetrics(r prometheus.Registerer, nodeCache bool) *metrics {
 		},
 	}
 	duration := auto.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "dnsconfigurer_dns_query_duration_seconds", Help: "Time from the arrival of a query to its reply, by source of the answer.",
+		Name:    "dnsconfigurer_dns_query_duration_seconds",
+		Help:    "Time from the arrival of a query to its reply, by source of the answer.",
 		Buckets: []float64{.00001, .0001, .001, .01, .1, 1, 5},
 	}, []string{"source"})
 	for from := range numSources {

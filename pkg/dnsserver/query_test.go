@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -97,36 +96,6 @@ func TestHandle_DroppedPackets(t *testing.T) {
 	}
 	if replyText(s.exchange(t, "udp", new(dns.Msg).SetQuestion("cluster.local.", dns.TypeSOA))) == "" {
 		t.Error("no reply to the next query")
-	}
-}
-
-// TestReply_Size: a UDP reply is no longer than the client accepts. A longer one is truncated. 600
-// addresses fit into one reply over TCP, but not over UDP.
-func TestReply_Size(t *testing.T) {
-	cluster := "namespace default\nservice default/big\nslice default/big"
-	for i := range 600 {
-		cluster += fmt.Sprintf(" 10.96.%d.%d", i/250, i%250)
-	}
-	s := startServer(t, cluster+"\nloaded", Config{})
-	for _, tt := range []struct{ advertised, limit int }{{0, 512}, {100, 512}, {512, 512},
-		{1231, 1231}, {1232, 1232}, {1233, 1232}, {65535, 1232}} {
-		m := new(dns.Msg).SetQuestion("big.default.svc.cluster.local.", dns.TypeA)
-		if tt.advertised > 0 {
-			m.SetEdns0(uint16(tt.advertised), false)
-		}
-		packet := mustPack(t, m)
-		reply := s.exchangePacket(t, packet, time.Minute)
-		if len(reply) > tt.limit || len(reply) < tt.limit-16 || reply[2]&0x02 == 0 {
-			t.Errorf("advertised size %d: got %d octets, TC %t, want almost %d octets and TC",
-				tt.advertised, len(reply), reply[2]&0x02 != 0, tt.limit)
-		}
-		if n := int(binary.BigEndian.Uint16(reply[6:])); n == 0 || n == 600 {
-			t.Errorf("advertised size %d: got %d addresses", tt.advertised, n)
-		}
-	}
-	complete := s.exchange(t, "tcp", new(dns.Msg).SetQuestion("big.default.svc.cluster.local.", dns.TypeA))
-	if complete.Truncated || len(complete.Answer) != 600 {
-		t.Errorf("over TCP: got %d addresses, TC %t, want all 600", len(complete.Answer), complete.Truncated)
 	}
 }
 

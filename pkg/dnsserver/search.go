@@ -278,7 +278,8 @@ func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, to desti
 			sent(sentIgnored).Inc()
 			if reply.Rcode != dns.RcodeServerFailure {
 				s.logIgnoredOnce.Do(func() {
-					s.log.Warn("cluster DNS ignored a search list, expanding it here: set autopathService or autopathNetworks of the cluster DNS")
+					s.log.Warn("cluster DNS ignored a search list, expanding it here: " +
+						"set autopathService or autopathNetworks of the cluster DNS")
 				})
 			}
 		}

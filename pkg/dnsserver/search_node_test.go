@@ -251,65 +251,6 @@ func TestNodeCache_CacheIsolation(t *testing.T) {
 	}
 }
 
-// TestNodeCache_GreedyPod: for the cluster DNS all pods of a node are one client. A pod whose search
-// lists use up the slots takes no name from the other pods.
-func TestNodeCache_GreedyPod(t *testing.T) {
-	for _, tt := range []struct {
-		name, domain string // domain: of the names of the hostile pod
-		hosts        []string
-	}{
-		{"one domain", "dead.", []string{"dead.example"}},
-		{"many domains", "dead.", []string{"dead.example", "dead.test", "good.example", "dead.local"}},
-		{"domains whose servers reply", "good.", []string{"good.example"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { besideGreedyPod(t, tt.domain, tt.hosts) })
-		})
-	}
-}
-
-// besideGreedyPod looks up new names of four kinds in one pod, while another pod of the node looks up
-// 2,000 new names of a domain a second, with the search list. The names of a domain whose servers reply are
-// all found: no rate limits a pod.
-func besideGreedyPod(t *testing.T, domain string, hosts []string) {
-	upstream := silentFor(t, "dead")
-	cluster := newTestServer(t, shopCluster, Config{Upstream: upstream})
-	c := &clusterDNS{Server: cluster.Server}
-	node := newNodeCache(t, c.forwarding(t, upstream, hosts...))
-	var flood, inCluster, outside, listed, listedOutside pending
-	for i := range 500 { // 5 s
-		name := fmt.Sprintf("n%d-", i)
-		flood.send(t, node.Server, podAddr, 20, name, domain+"search.shop.cluster.local.ap.k8s.io.", dns.TypeA)
-		if i%25 == 0 {
-			inCluster.send(t, node.Server, otherPod, 1, name, "shop.svc.cluster.local.", dns.TypeA)
-			outside.send(t, node.Server, otherPod, 1, name, "example.", dns.TypeA)
-			listed.send(t, node.Server, otherPod, 1, "web.payments.search."+name, "cluster.local.ap.k8s.io.", dns.TypeA)
-			listedOutside.send(t, node.Server, otherPod, 1, name, "example.search.shop.cluster.local.ap.k8s.io.", dns.TypeA)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	expectRcodes(t, "names in the cluster", inCluster, "NXDOMAIN")
-	expectRcodes(t, "names outside the cluster", outside, "NOERROR")
-	expectRcodes(t, "names in the cluster with a search list", listed, "NOERROR")
-	expectRcodes(t, "names outside the cluster with a search list", listedOutside, "NOERROR")
-	refused := cluster.counterSum(t, "dnsconfigurer_dns_refusals_total", "budget=search")
-	switch domain {
-	case "good.":
-		expectRcodes(t, "names of the greedy pod", flood, "NOERROR")
-		if refused > 0 {
-			t.Errorf("%d queries were refused", refused)
-		}
-	default:
-		if flood.rcodes(); refused == 0 {
-			t.Error("the greedy pod has not used up the slots")
-		}
-	}
-	node.running.Wait()
-	cluster.running.Wait()
-	node.expectFree(t)
-	cluster.expectFree(t)
-}
-
 // TestNodeCache_MaxSubqueries: the expansion of one search list sends no more than maxSubqueries queries
 // to upstream servers, also if the cluster DNS refuses the rest. The node cache has the same limit.
 func TestNodeCache_MaxSubqueries(t *testing.T) {

@@ -314,38 +314,3 @@ func TestSearch_CacheIsolation(t *testing.T) {
 		}
 	})
 }
-
-// TestSearch_LongNames: the resolver of the pod tries a name that is too long for the autopath
-// suffix without it. Such a name is not found in a search domain of the host.
-func TestSearch_LongNames(t *testing.T) {
-	const suffix = len("search.shop.cluster.local.ap.k8s.io.")
-	longName := func(n int) string { // n octets on the wire
-		return strings.Repeat(strings.Repeat("a", 59)+".", 3) + strings.Repeat("a", n-3*60-2) + "."
-	}
-	tests := []struct {
-		length             int
-		domain             string // in which the name exists
-		clusterFirst, auto bool   // whether it is found
-	}{
-		{fqdn.MaxWire - suffix, "", true, true},
-		{fqdn.MaxWire - suffix + 1, "", true, true},
-		{fqdn.MaxWire - suffix, "corp.example.", true, true},
-		{fqdn.MaxWire - suffix + 1, "corp.example.", true, false},
-		{fqdn.MaxWire - len("shop.svc.cluster.local.") + 1, "corp.example.", false, false},
-		{fqdn.MaxWire - len("shop.svc.cluster.local.") + 1, "", true, true},
-	}
-	for _, tt := range tests {
-		name := longName(tt.length)
-		sc := &scenario{hostSuffixes: []string{"corp.example"},
-			upstream: recordTree{name + tt.domain: {&dns.A{Hdr: header(name+tt.domain, dns.TypeA, 60), A: []byte{192, 0, 2, 1}}}},
-			cluster:  "loaded"}
-		s := sc.newServer(t)
-		name = strings.TrimSuffix(name, ".")
-		clusterFirst := sc.simulateLookup(t, s, name, "shop.svc.cluster.local svc.cluster.local cluster.local corp.example")
-		auto := sc.simulateLookup(t, s, name, "search.shop.cluster.local.ap.k8s.io")
-		if len(clusterFirst.Addresses) > 0 != tt.clusterFirst || len(auto.Addresses) > 0 != tt.auto {
-			t.Errorf("%d octets, in %q: got %v with ClusterFirst, %v with autopath, want found %t and %t",
-				tt.length, tt.domain, clusterFirst.Addresses, auto.Addresses, tt.clusterFirst, tt.auto)
-		}
-	}
-}

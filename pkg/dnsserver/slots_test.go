@@ -14,9 +14,6 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
-	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // silentTime is how long a query to a server waits that does not reply.
@@ -220,60 +217,6 @@ func TestSlots_NodeCache(t *testing.T) {
 		synctest.Wait()
 		s.expectFree(t)
 	})
-}
-
-// TestSlots_OneClient: a mail server or a crawler has most of its names resolved, although a tenth of
-// them has silent servers; so has an address behind NAT. A second client
-// loses nothing.
-func TestSlots_OneClient(t *testing.T) {
-	for _, tt := range []struct {
-		name         string
-		good, silent int           // queries a second
-		takes        time.Duration // of the good ones
-		most         int           // good queries that may fail, in percent
-	}{
-		{"crawler", 1000, 100, 20 * time.Millisecond, 0},
-		{"many clients behind one address", 10, 600, 20 * time.Millisecond, 0},
-		{"slow servers", 3000, 0, 400 * time.Millisecond, 0},
-		{"slow servers, more queries than slots", 15_000, 0, 400 * time.Millisecond, 66},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				silent := silentFor(t, "silent")
-				s := newTestServer(t, "loaded", Config{Upstream: func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
-					if strings.HasPrefix(q.Question[0].Name, "good") {
-						select {
-						case <-time.After(tt.takes):
-						case <-ctx.Done():
-							return nil, ctx.Err()
-						}
-					}
-					return silent(ctx, q)
-				}})
-				var good, dead, others pending
-				const ticks, seconds = 100, 6
-				for tick := range ticks * seconds {
-					if n := tt.silent / ticks; tt.silent > 0 {
-						dead.send(t, s.Server, podAddr, n, fmt.Sprintf("silent%d-", tick), "example.", dns.TypeA)
-					}
-					n := tt.good*(tick+1)/ticks - tt.good*tick/ticks
-					good.send(t, s.Server, podAddr, n, fmt.Sprintf("good%d-", tick), "example.", dns.TypeA)
-					if tick%5 == 0 {
-						others.send(t, s.Server, otherPod, 1, fmt.Sprintf("other%d-", tick), "example.", dns.TypeA)
-					}
-					time.Sleep(time.Second / ticks)
-				}
-				failed := good.rcodes()["SERVFAIL"]
-				if share := 100 * failed / len(good); share > tt.most {
-					t.Errorf("%d of %d queries failed, want at most %d %%", failed, len(good), tt.most)
-				}
-				expectRcodes(t, "another client", others, "NOERROR")
-				expectRcodes(t, "names of silent servers", dead, "SERVFAIL")
-				s.running.Wait()
-				s.expectFree(t)
-			})
-		})
-	}
 }
 
 // TestSlots_Stale: without a slot a stale answer is returned at once, and is not marked as
@@ -517,43 +460,5 @@ func TestNodeCache_ForeignRefusal(t *testing.T) {
 		if forwarded != i+1 {
 			t.Errorf("%s: %d queries were forwarded, want %d", question, forwarded, i+1)
 		}
-	}
-}
-
-// TestNodeCache_SlowNamesOverTCP: a node cache that queries the cluster DNS over TCP opens another
-// connection when many queries wait for their replies, because the cluster DNS reads no further query
-// from the first one. So names that take long do not delay those of other pods.
-func TestNodeCache_SlowNamesOverTCP(t *testing.T) {
-	release := make(chan struct{})
-	cluster := startServer(t, shopCluster, Config{Upstream: func(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
-		<-release
-		return newReply(t, q, validAddr), nil
-	}})
-	client, err := upstream.New(upstream.Config{
-		Servers:    []upstream.Server{{Addr: cluster.addr, TCP: true}},
-		TryTimeout: 30 * time.Second, Timeout: 30 * time.Second, IdleTimeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- client.Run(ctx) }()
-	s := newNode(t, client.Exchange, client.Exchange)
-	var slow pending
-	for i := range 10 {
-		slow.send(t, s.Server, clientAddr(i), 10, fmt.Sprint("n", i, "-"), "in-addr.arpa.", dns.TypePTR)
-	}
-	poll.Until(t, "slow queries at the cluster DNS", func() bool {
-		return cluster.streams.queries.inUse() >= maxStreamQueries
-	})
-	web := <-sendQuery(t, s.Server, otherPod, parseQuery("web.shop.svc.cluster.local. A", true))
-	if got := addresses(web); got != "10.96.0.7" {
-		t.Errorf("a name of the cluster: got %s, want 10.96.0.7", got)
-	}
-	close(release)
-	expectRcodes(t, "slow names", slow, "NOERROR")
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
 	}
 }

@@ -6,15 +6,12 @@ package dnsserver
 import (
 	"net"
 	"net/netip"
-	"os"
-	"runtime"
-	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/miekg/dns"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
@@ -57,14 +54,11 @@ func TestReceiveDrops(t *testing.T) {
 // routing table prefers another address. The client's socket is not connected, so that it
 // receives replies from any address.
 func TestServeUDP_Wildcard(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root for a network namespace")
+	if !netns.Enter(t) {
+		return
 	}
-	runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
-	if err := syscall.Unshare(syscall.CLONE_NEWNET); err != nil {
-		t.Fatal(err)
-	}
-	addLoopback(t, "2001:db8::1", "2001:db8::2", "fe80::53")
+	netns.Run(t, "ip link set lo up", "ip addr add 2001:db8::1/128 dev lo nodad", "ip addr add 2001:db8::2/128 dev lo nodad",
+		"ip addr add fe80::53/128 dev lo nodad")
 	v4 := []string{"127.0.0.1", "127.0.0.2", "127.0.0.3"}
 	v6 := []string{"::1", "2001:db8::1", "2001:db8::2", "fe80::53%lo"}
 	for listen, addrs := range map[string][]string{
@@ -85,58 +79,6 @@ func TestServeUDP_Wildcard(t *testing.T) {
 					t.Errorf("listening on %s, query to %v over TCP: got %v, %v", listen, at, reply, err)
 				}
 			}
-		}
-	}
-}
-
-// addLoopback sets the loopback interface up and gives it addresses (netdevice(7)).
-func addLoopback(t *testing.T, addresses ...string) {
-	t.Helper()
-	ioctl := func(family int, request uintptr, arg unsafe.Pointer) {
-		t.Helper()
-		fd, err := syscall.Socket(family, syscall.SOCK_DGRAM, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer syscall.Close(fd)
-		if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), request, uintptr(arg)); errno != 0 {
-			t.Fatal(errno)
-		}
-	}
-	up := struct {
-		name  [syscall.IFNAMSIZ]byte
-		flags uint16
-		_     [22]byte
-	}{name: [syscall.IFNAMSIZ]byte{'l', 'o'}, flags: syscall.IFF_UP}
-	ioctl(syscall.AF_INET, syscall.SIOCSIFFLAGS, unsafe.Pointer(&up))
-	for _, a := range addresses {
-		const loopback = 1 // its index in every namespace
-		add := struct {
-			addr         [16]byte
-			prefix, ifix uint32
-		}{netip.MustParseAddr(a).As16(), 128, loopback}
-		ioctl(syscall.AF_INET6, syscall.SIOCSIFADDR, unsafe.Pointer(&add))
-		waitUntilBound(t, a)
-	}
-}
-
-// waitUntilBound waits until sockets can use an IPv6 address of lo. The kernel ends the
-// tentative state of the address in a work queue (addrconf_dad_work), which a busy machine
-// may run later than the test.
-func waitUntilBound(t *testing.T, address string) {
-	t.Helper()
-	addr := netip.MustParseAddr(address)
-	if addr.IsLinkLocalUnicast() {
-		addr = addr.WithZone("lo")
-	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
-		if err == nil {
-			c.Close()
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
 		}
 	}
 }

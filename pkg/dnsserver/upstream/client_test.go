@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -66,39 +65,6 @@ func TestExchange_NextServer(t *testing.T) {
 				expect(t, newClient(t, upstream.Config{}, servers...), tt.want)
 			})
 		})
-	}
-}
-
-// After a lost packet the only server is tried again.
-func TestExchange_LostPacket(t *testing.T) {
-	var n atomic.Int64
-	s := serve(t, func(_ string, query *dns.Msg) [][]byte {
-		if n.Add(1) == 1 {
-			return nil
-		}
-		return [][]byte{good(t, query)}
-	})
-	expect(t, newClient(t, upstream.Config{TryTimeout: upstream.DefaultTryTimeout}, s), "192.0.2.1")
-}
-
-// TestExchange_Backoff: a server that fails is tried after the others and reported as down. In the
-// bubble the other one is never too slow.
-func TestExchange_Backoff(t *testing.T) { synctest.Test(t, testBackoff) }
-
-func testBackoff(t *testing.T) {
-	failing, other := serveStream(t, func(net.Conn) {}), serve(t, always(t, 0, "192.0.2.2"))
-	failing.TCP = true
-	c := newClient(t, upstream.Config{}, failing, other)
-	for i := range 102 {
-		if got := addresses(t, c, fmt.Sprintf("n%d.example.com.", i)); got != "192.0.2.2" {
-			t.Errorf("query %d: %s", i, got)
-		}
-	}
-	if n := failing.conns.Load(); n != 2 {
-		t.Errorf("the server that fails got %d of 102 queries, want 2", n)
-	}
-	if got := c.Status(); !got[0].Down || got[1].Down || got[0].Server != failing.Server {
-		t.Errorf("%+v", got)
 	}
 }
 

@@ -105,21 +105,6 @@ func TestOrder_Policy(t *testing.T) {
 	}
 }
 
-func TestOrder_Looping(t *testing.T) {
-	list, c := makeServers("1", "2"), newOrderClient(RoundRobin)
-	list[0].looping = true
-	if got := names(c.order(list)); got != "2" {
-		t.Errorf("%s", got)
-	}
-	list[1].looping = true
-	if got := c.order(list); len(got) != 0 {
-		t.Errorf("%s", names(got))
-	}
-	if got := names(list); got != "1 2" {
-		t.Errorf("the list itself was changed to %s", got)
-	}
-}
-
 // IDs are neither ordered nor biased as far as a thousand of them show.
 func TestRandomID_Distribution(t *testing.T) {
 	var ids []uint16

@@ -134,30 +134,6 @@ func TestRace(t *testing.T) {
 	}
 }
 
-// TestRace_SilentServer sends 800 queries a second for three seconds to a silent server and a
-// good one. No query fails. Only the queries of the first 200 ms wait, and the silent server
-// gets no other.
-func TestRace_SilentServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRaceTest(behaviour{delay: never}, behaviour{delay: time.Millisecond})
-		var all sync.WaitGroup
-		outcomes := make(chan string, 2400)
-		for range 2400 {
-			all.Go(func() { outcomes <- r.query(t) })
-			time.Sleep(time.Second / 800)
-		}
-		all.Wait()
-		close(outcomes)
-		counts := map[string]int{}
-		for o := range outcomes {
-			counts[o]++
-		}
-		if waited := counts["NOERROR of 2 after 201"]; waited < 160 || waited > 161 || counts["NOERROR of 2 after 1"] != 2400-waited {
-			t.Errorf("%v, want those of the first 200 ms to wait", counts)
-		}
-	})
-}
-
 // TestRace_BusyServer: a server that replies to other queries is not silent: a slow name is
 // not sent to the next one. If the server dies meanwhile, it is.
 func TestRace_BusyServer(t *testing.T) {
