@@ -95,7 +95,18 @@ func (l *limiter) admit(client netip.Addr, kind queryKind, now time.Time) *slot 
 	if !l.hasRoomLocked(h) && !l.replaceLocked(h, now) {
 		return nil
 	}
-	return l.takeLocked(h, now)
+	s := &slot{limiter: l, holder: h, since: now}
+	l.holders[key] = h
+	l.used[kind]++
+	h.held++
+	h.weight = max(h.held, l.few)
+	if l.pinned < l.maxPinned {
+		l.pinned++
+	} else if s.element = h.replaceable.PushBack(s); h.replaceable.Len() == 1 {
+		heap.Push(&l.ranking, h)
+	}
+	l.rankLocked(h)
+	return s
 }
 
 // admitSpare is admit for work that no client waits for, such as a prefetch. It leaves half of the
@@ -160,26 +171,6 @@ func (l *limiter) chooseLocked(i int, h *holder, now time.Time) *holder {
 		return right
 	}
 	return left
-}
-
-// takeLocked gives h a new slot.
-func (l *limiter) takeLocked(h *holder, now time.Time) *slot {
-	s := &slot{limiter: l, holder: h, since: now}
-	l.holders[h.holderKey] = h
-	l.used[h.kind]++
-	h.held++
-	if l.pinned < l.maxPinned {
-		l.pinned++
-		l.rankLocked(h)
-		return s
-	}
-	h.weight = max(h.held, l.few)
-	s.element = h.replaceable.PushBack(s)
-	if h.replaceable.Len() == 1 {
-		heap.Push(&l.ranking, h)
-	}
-	l.rankLocked(h)
-	return s
 }
 
 // dropLocked takes the slot from its holder.

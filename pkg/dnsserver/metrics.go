@@ -135,7 +135,8 @@ func newMetrics(r prometheus.Registerer, nodeCache bool) *metrics {
 			"TCP connections that the server closed at a limit, by reason (connections, queries, replies, slow).", "reason"),
 		counters(auto, "dnsconfigurer_dns_refusals_total",
 			"Queries that were not sent to other servers, or given up, by kind of name (cluster, reverse, search, and plain for all "+
-				"other names) and reason (budget, loop, no_servers, recursion, questions, replaced, upstream, resources).", "budget", "reason"))
+				"other names) and reason (budget, loop, no_servers, recursion, questions, replaced, upstream, resources).",
+			"budget", "reason"))
 	return m
 }
 

@@ -104,25 +104,21 @@ func (s *Server) expandSearch(ctx context.Context, q *query, buf []byte) (r resu
 	if kind != autopath.NotInZone {
 		return s.expandName(ctx, q, kind, request), true
 	}
-	if value, count := q.ednsOption(s.cfg.Autopath.Option); count > 0 {
+	var value []byte
+	count := 0 // of options with the code
+	for options := q.options; len(options) > 0; {
+		end := optionHeaderLen + int(binary.BigEndian.Uint16(options[2:]))
+		if binary.BigEndian.Uint16(options) == s.cfg.Autopath.Option {
+			value, count = options[optionHeaderLen:end], count+1
+		}
+		options = options[end:]
+	}
+	if count > 0 {
 		if paths := s.searchPaths(q, value, count); paths != nil {
 			return s.expandOption(ctx, q, paths), true
 		}
 	}
 	return result{}, false
-}
-
-// ednsOption returns the value of the last EDNS0 option with the code, and the number of such
-// options in the query.
-func (q *query) ednsOption(code uint16) (value []byte, count int) {
-	for options := q.options; len(options) > 0; {
-		end := optionHeaderLen + int(binary.BigEndian.Uint16(options[2:]))
-		if binary.BigEndian.Uint16(options) == code {
-			value, count = options[optionHeaderLen:end], count+1
-		}
-		options = options[end:]
-	}
-	return value, count
 }
 
 // expandName answers for a name of the autopath zone, which this server is authoritative

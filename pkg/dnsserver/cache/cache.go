@@ -340,7 +340,14 @@ func (c *Cache) replaceLocked(old, e *entry, now time.Time) {
 		c.removeLocked(old)
 	}
 	c.evictLocked(e.size(), now)
-	c.addLocked(e)
+	if e.older = c.queue.newest; e.older != nil {
+		e.older.newer = e
+	} else {
+		c.queue.oldest = e
+	}
+	c.queue.newest = e
+	c.entries.Add(1)
+	c.bytes.Add(int64(e.size()))
 	first := c.bucket(e.hash)
 	e.next.Store(first.Load())
 	first.Store(e) // before the old one is unlinked: readers see one of them

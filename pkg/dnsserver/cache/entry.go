@@ -306,19 +306,6 @@ func (c *Cache) evictLocked(size int, now time.Time) {
 	}
 }
 
-// addLocked adds e to the queue and the counters.
-func (c *Cache) addLocked(e *entry) {
-	q := &c.queue
-	if e.older = q.newest; e.older != nil {
-		e.older.newer = e
-	} else {
-		q.oldest = e
-	}
-	q.newest = e
-	c.entries.Add(1)
-	c.bytes.Add(int64(e.size()))
-}
-
 // removeLocked removes e from the queue and the counters; readers still find it.
 func (c *Cache) removeLocked(e *entry) {
 	q := &c.queue

@@ -203,7 +203,8 @@ func (c *Client) try(ctx context.Context, s *server, q *query) (_ *dns.Msg, err 
 	if err == nil && (m.Rcode == dns.RcodeFormatError || m.Rcode == dns.RcodeNotImplemented) && m.IsEdns0() == nil {
 		m, err = c.send(ctx, s, q, q.withoutEDNS())
 	}
-	if lacksResources(err) {
+	lacksResource := func(n syscall.Errno) bool { return errors.Is(err, n) }
+	if slices.ContainsFunc([]syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM}, lacksResource) {
 		err = fmt.Errorf("%w: %w", ErrNoResources, err)
 	}
 	switch now := time.Now(); {
@@ -221,12 +222,6 @@ func (c *Client) try(ctx context.Context, s *server, q *query) (_ *dns.Msg, err 
 		return nil, err
 	}
 	return m, nil
-}
-
-// lacksResources reports whether err says that a socket or its buffers could not be created.
-func lacksResources(err error) bool {
-	return slices.ContainsFunc([]syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM},
-		func(n syscall.Errno) bool { return errors.Is(err, n) })
 }
 
 // send transmits a query over the transport of the server. Over UDP it falls back to
@@ -260,8 +255,9 @@ func (c *Client) measure(ctx context.Context, s *server, network string, exchang
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if slices.Contains(*c.servers.Load(), s) {
-		c.cfg.Metrics.attempts.WithLabelValues(c.cfg.Zone, s.String(), network, outcome(ctx, m, err)).Inc()
-		c.cfg.Metrics.duration.WithLabelValues(c.cfg.Zone, s.String()).Observe(time.Since(begin).Seconds())
+		to := s.String()
+		c.cfg.Metrics.attempts.WithLabelValues(c.cfg.Zone, to, network, outcome(ctx, m, err)).Inc()
+		c.cfg.Metrics.duration.WithLabelValues(c.cfg.Zone, to).Observe(time.Since(begin).Seconds())
 	}
 	return m, err
 }

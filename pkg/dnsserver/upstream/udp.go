@@ -84,10 +84,11 @@ func (c *Client) acquireUDP(ctx context.Context, s *server, q *query) (*udpSocke
 	return s.udp, sent, nil
 }
 
-// parseReply returns the reply in a packet. It returns errUseTCP for a truncated reply,
+// parseReply returns the reply to q in a packet. It returns errUseTCP for a truncated reply,
 // with the reply as far as it is readable, ErrMalformed for a malformed one, and
-// neither reply nor error for a packet that does not match q.
-func (q *query) parseReply(packet []byte, id uint16) (*dns.Msg, error) {
+// neither reply nor error for a packet that does not match q. A panic costs the query only.
+func (c *Client) parseReply(q *query, packet []byte, id uint16) (_ *dns.Msg, err error) {
+	defer c.recoverPanic(&err)
 	switch {
 	case len(packet) < 2 || binary.BigEndian.Uint16(packet) != id:
 		return nil, nil
@@ -229,18 +230,12 @@ func (c *Client) deliverUDP(u *udpSocket, packet []byte) bool {
 	if q == nil {
 		return sent != nil // a late reply
 	}
-	m, err := c.parseUDP(q, packet, id)
+	m, err := c.parseReply(q, packet, id)
 	if m == nil && err == nil {
 		return false
 	}
 	sent.deliver(m, err)
 	return true
-}
-
-// parseUDP is query.parseReply. A panic costs the query only.
-func (c *Client) parseUDP(q *query, packet []byte, id uint16) (_ *dns.Msg, err error) {
-	defer c.recoverPanic(&err)
-	return q.parseReply(packet, id)
 }
 
 // fail ends all queries of the socket with an error.
