@@ -45,14 +45,12 @@ func (c *cluster) testAgent(t *testing.T) {
 		{"generate", func(t *testing.T) { c.during(t, func() { c.testGenerate(t) }) }},
 		{"rights", c.testRights},
 		{"policies", c.testPolicies},
-		{"observation", func(t *testing.T) { c.observed["the agent"] = c.observe(t) }},
 		{"churn", c.testChurn},
 		{"outage of the control plane", c.testOutage},
 		{"restart of the agent in an outage", c.testAgentOutage},
 		{"refresh", c.testRefresh},
 		{"upgrade of the configuration", c.testNewConfiguration},
 		{"uninstallation", c.testUninstallation},
-		{"bare kubelet and CoreDNS", c.testBare},
 		{"quick start", c.testQuickStart},
 	} {
 		if !t.Run(test.name, test.run) {

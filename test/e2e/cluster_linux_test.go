@@ -32,9 +32,9 @@ type cluster struct {
 	containerd, shim, kubelet *process.Process
 	runtime                   runtimeapi.RuntimeServiceClient // behind the shim
 
-	chart    string                            // directory of what install installs
-	image    string                            // setting of the chart, such as "image.tag=v1"
-	observed map[string]map[string]observation // by component, and by the name of the pod
+	chart string // directory of what install installs
+	image string // setting of the chart, such as "image.tag=v1"
+	names int    // outside the cluster that the command doctor has queried
 }
 
 // Files of a kubeadm node, as deploy/systemd expects them.
@@ -82,7 +82,7 @@ node,system:node:` + nodeName + `,node,system:nodes
 // startCluster returns when the node is ready for pods. All ends with the process.
 func startCluster(t *testing.T, p programs) *cluster {
 	t.Helper()
-	c := &cluster{programs: p, observed: map[string]map[string]observation{}}
+	c := &cluster{programs: p}
 	c.serveOutside(t)
 	c.startContainerd(t)
 	c.startControlPlane(t)

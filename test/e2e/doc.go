@@ -20,9 +20,8 @@
 // after the other.
 //
 // Then the kubelet is connected to containerd directly, and the chart installs agent and
-// NRI relay. The same pods get the same DNS. Then the chart is uninstalled, and CoreDNS serves the
-// cluster: the same pods get the same DNS again. At last the commands of docs/quick-start.md are
-// run.
+// NRI relay. The same pods get the same DNS. Then the chart is uninstalled, and the commands of
+// docs/quick-start.md are run.
 //
 // The test runs in namespaces of its own (mounts, network, processes, hostname), in a
 // second process. No packet leaves them, and they end with all pods and mounts when the

@@ -21,11 +21,32 @@ import (
 // listens there.
 const unreachable = nodeIP + ":1"
 
-// testDoctorMeans runs the command doctor with the means that need a permission: forwarded ports, and a
-// container in a pod.
+// testDoctorMeans runs the command doctor with the means that need a permission: commands in containers,
+// forwarded ports, and a container in a pod.
 func (c *cluster) testDoctorMeans(t *testing.T) {
+	// The image of the cluster DNS has no cat.
+	c.awaitDoctor(t, "pods without cat", []string{"--exec", "--namespace", "kube-system"}, func(r v1alpha1.DoctorResult) error {
+		if why := whyNotChecked(r, "pod-file"); !strings.Contains(why, "executable file not found") {
+			return errors.New("not checked: " + why)
+		}
+		return nil
+	})
 	t.Run("port-forward", c.testPortForward)
 	t.Run("ephemeral container", c.testEphemeralContainer)
+}
+
+// awaitDoctor runs the command until check accepts its result: on a busy machine a kubelet or a
+// server may not reply in time.
+func (c *cluster) awaitDoctor(t *testing.T, what string, flags []string, check func(v1alpha1.DoctorResult) error) {
+	t.Helper()
+	await(t, "doctor: "+what, func() error {
+		r, _ := c.doctor(t, append([]string{"--timeout", patience.String()}, flags...)...)
+		err := check(r)
+		if err != nil {
+			err = fmt.Errorf("%w: %+v", err, r)
+		}
+		return err
+	})
 }
 
 // probesBy returns the queries by a means, and an error if a reply is missing.

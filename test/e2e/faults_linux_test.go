@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +25,6 @@ type faultTest struct {
 	objects *objects
 	base    dnsfaults.Objects // of dnsfaults.Healthy, those that the chart does not install
 	table   []string          // the faults, as rows of test/dnsfaults/found.md
-	names   int               // outside the cluster that were queried
 }
 
 // testFaults finds faults in the cluster as it is after the installation.
@@ -37,6 +37,7 @@ func (c *cluster) testFaults(t *testing.T) {
 		name string
 		run  func(*testing.T)
 	}{
+		{"permissions", f.testPermissions},
 		{"objects", f.testObjects},
 		{"pods", f.testPodFaults},
 		{"kubelet", f.testKubeletFaults},
@@ -65,12 +66,12 @@ func (c *cluster) testFaults(t *testing.T) {
 const faultTime = 5 * time.Minute
 
 // doctor runs the command, as one does on a node, and returns its result and its exit code.
-func (f *faultTest) doctor(t *testing.T, flags ...string) (r v1alpha1.DoctorResult, exit int) {
+func (c *cluster) doctor(t *testing.T, flags ...string) (r v1alpha1.DoctorResult, exit int) {
 	t.Helper()
-	f.names++ // the servers have cached the previous name
-	outside := fmt.Sprintf("n%d.names.example.com", f.names)
+	c.names++ // the servers have cached the previous name
+	outside := fmt.Sprintf("n%d.names.example.com", c.names)
 	args := []string{"doctor", "--kubeconfig", adminIdentity, "-o", "json", "--external-name", outside}
-	out, err := exec.CommandContext(t.Context(), f.Dnsconfigurer, append(args, flags...)...).Output()
+	out, err := exec.CommandContext(t.Context(), c.Dnsconfigurer, append(args, flags...)...).Output()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		exit = failed.ExitCode()
 	} else if err != nil {
@@ -85,13 +86,42 @@ func (f *faultTest) doctor(t *testing.T, flags ...string) (r v1alpha1.DoctorResu
 // awaitHealthy returns when the command finds nothing, and has checked everything.
 func (f *faultTest) awaitHealthy(t *testing.T, flags ...string) {
 	t.Helper()
+	f.awaitNothing(t, append([]string{"--kubelets"}, flags...)...)
+}
+
+func (f *faultTest) awaitNothing(t *testing.T, flags ...string) {
+	t.Helper()
 	await(t, "a healthy cluster", func() error {
-		r, exit := f.doctor(t, append([]string{"--kubelets"}, flags...)...)
+		r, exit := f.doctor(t, flags...)
 		if len(r.Findings)+len(r.NotChecked)+exit > 0 || len(r.Probes) == 0 {
 			return fmt.Errorf("exit code %d, findings %+v, not checked %+v", exit, r.Findings, r.NotChecked)
 		}
 		return nil
 	})
+}
+
+// testPermissions: with the permissions of docs/debugging.md everything is checked that needs no flag.
+func (f *faultTest) testPermissions(t *testing.T) {
+	page, err := os.ReadFile("../../docs/debugging.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, role, _ := strings.Cut(string(page), "```yaml\n")
+	role, _, _ = strings.Cut(role, "```")
+	f.apply(t, role+`---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: viewer}
+subjects: [{kind: User, name: viewer, apiGroup: rbac.authorization.k8s.io}]
+roleRef: {kind: ClusterRole, name: dnsconfigurer-doctor, apiGroup: rbac.authorization.k8s.io}
+`)
+	text, err := f.api.Kubeconfig(f.api.Address(), "viewer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	viewer := filepath.Join(t.TempDir(), "kubeconfig")
+	writeFile(t, viewer, text)
+	f.awaitNothing(t, "--kubeconfig", viewer)
 }
 
 // find runs the command until it finds a fault, and nothing else.

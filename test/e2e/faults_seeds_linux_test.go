@@ -10,7 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnsfaults"
+	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
 
 // baseObjects are the keys of dnsfaults.Healthy that a real cluster does not make of others.
@@ -108,6 +111,20 @@ func (f *faultTest) testPodFaults(t *testing.T) {
 		f.awaitHealthy(t, flags...)
 	}
 	f.objects.remove(t, objectOf(t, created))
+}
+
+// podWithCat returns a pod with the program cat, which the image has as a part of busybox only.
+func podWithCat(name string) *corev1.Pod {
+	p := newPod(name, corev1.PodSpec{})
+	programs := corev1.VolumeMount{Name: "programs", MountPath: "/usr/local/bin"}
+	p.Spec.Volumes = []corev1.Volume{{Name: programs.Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	p.Spec.InitContainers = []corev1.Container{{
+		Name: "cat", Image: nodetools.LibrariesImage, ImagePullPolicy: corev1.PullNever,
+		Command:      []string{"/bin/busybox", "ln", "-s", "/bin/busybox", programs.MountPath + "/cat"},
+		VolumeMounts: []corev1.VolumeMount{programs},
+	}}
+	p.Spec.Containers[0].VolumeMounts = p.Spec.InitContainers[0].VolumeMounts
+	return p
 }
 
 // testKubeletFaults starts the kubelet with other settings.
