@@ -16,10 +16,9 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// Exchange sends a query to other servers. The reply has the question of the query. An error
-// means that there is no valid reply: no query was sent, no server answered, or the reply is
-// malformed. An Exchange is safe for concurrent use. It must not change the query, and the caller
-// must not change the reply.
+// Exchange sends a query to other servers. The reply has the question of the query. An error means that there is no
+// valid reply: no query was sent, no server answered, or the reply is malformed. An Exchange is safe for concurrent
+// use. It must not change the query, and the caller must not change the reply.
 type Exchange func(ctx context.Context, query *dns.Msg) (*dns.Msg, error)
 
 // Stub is a stub domain: a domain with upstream servers of its own. The zero value is invalid.
@@ -31,15 +30,13 @@ type Stub struct {
 	outages *outageDetector // of the servers, set by SetForwarding
 }
 
-// Forwarding configures the servers for names outside the zone. With the zero value such names
-// get REFUSED.
+// Forwarding configures the servers for names outside the zone. With the zero value such names get REFUSED.
 type Forwarding struct {
 	Upstream Exchange // nil: names outside of Stubs get REFUSED
 	Stubs    []Stub   // in a node cache, one with the zone Config.Domain and Cluster set
 
-	// Expander is the cluster DNS server of a node cache. Names below the autopath domain
-	// are sent to it with their search list, which it expands. nil: this server expands
-	// them itself.
+	// Expander is the cluster DNS server of a node cache. Names below the autopath domain are sent to it with their
+	// search list, which it expands. nil: this server expands them itself.
 	Expander Exchange
 
 	// HostSuffixes are the search domains of the node, the last part of the search lists
@@ -59,9 +56,8 @@ type Forwarding struct {
 	generation                       cache.Generation // the reply to a query sent under an older Forwarding is not cached
 }
 
-// SetForwarding replaces the Forwarding and clears the cache: the new servers may return
-// different answers. Call it again when the servers behind the same Exchange change. It is
-// safe for concurrent use.
+// SetForwarding replaces the Forwarding and clears the cache: the new servers may return different answers. Call it
+// again when the servers behind the same Exchange change. It is safe for concurrent use.
 func (s *Server) SetForwarding(f Forwarding) {
 	f.setHostSuffixes(f.HostSuffixes)
 	f.upstreamOutages, f.expanderOutages = &outageDetector{zone: fqdn.Root}, new(outageDetector)
@@ -76,8 +72,7 @@ func (s *Server) SetForwarding(f Forwarding) {
 	s.forwarding.Store(&f)
 }
 
-// mayBeInZone reports whether a name, such as that of a stub domain, is in the cluster domain, or a
-// reverse name.
+// mayBeInZone reports whether a name, such as that of a stub domain, is in the cluster domain, or a reverse name.
 func (s *Server) mayBeInZone(name fqdn.Name) bool {
 	return slices.ContainsFunc([]fqdn.Name{s.cfg.Domain, reverseV4, reverseV6}, func(zone fqdn.Name) bool {
 		_, ok := name.Within(zone)
@@ -241,8 +236,7 @@ func (q *query) cachedAnswer(hit *cache.Hit, from source, buf []byte) answer {
 	return a
 }
 
-// hitAnswer returns the answer of a cache hit, without its wire form. Set answer.hit for a query that has
-// waited.
+// hitAnswer returns the answer of a cache hit, without its wire form. Set answer.hit for a query that has waited.
 func hitAnswer(hit *cache.Hit, from source) answer {
 	a := answer{source: from, rcode: hit.Rcode()}
 	switch {

@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// replaceAfter is how long a slot is kept at least. Servers resolve most names in less time, and after
-// the same time package upstream queries another server as well (hedgeDelay). unbound has the same
-// default (jostle-timeout).
+// replaceAfter is how long a slot is kept at least. Servers resolve most names in less time, and after the same time
+// package upstream queries another server as well (hedgeDelay). unbound has the same default (jostle-timeout).
 const replaceAfter = 200 * time.Millisecond
 
 // limiter shares slots among clients by two rules:
@@ -75,8 +74,7 @@ type slot struct {
 // address, and the zone of a link-local address, which is the interface, is left out.
 func clientKey(client netip.Addr) netip.Addr { return client.Unmap().WithZone("") }
 
-// newLimiter returns a limiter without pinned slots and without reserves for kinds. limit is at
-// least 1.
+// newLimiter returns a limiter without pinned slots and without reserves for kinds. limit is at least 1.
 func newLimiter(limit int) *limiter {
 	reserve := limit / 16
 	return &limiter{limit: limit, reserve: reserve, few: max(1, reserve/8), holders: map[holderKey]*holder{}}
@@ -107,15 +105,6 @@ func (l *limiter) admit(client netip.Addr, kind queryKind, now time.Time) *slot 
 	}
 	l.rankLocked(h)
 	return s
-}
-
-// admitSpare is admit for work that no client waits for, such as a prefetch. It leaves half of the
-// slots to clients, and replaces none.
-func (l *limiter) admitSpare(client netip.Addr, kind queryKind, now time.Time) *slot {
-	if l.inUse() >= l.limit/2 {
-		return nil
-	}
-	return l.admit(client, kind, now)
 }
 
 // hasRoomLocked reports whether h gets a free slot.
@@ -151,9 +140,8 @@ func (l *limiter) replaceLocked(h *holder, now time.Time) bool {
 	return true
 }
 
-// chooseLocked returns the holder whose slot is replaced for h, among that with number i in the ranking
-// and those below it, or nil. It visits holders of many slots, at most limit/few, and
-// of reserved slots.
+// chooseLocked returns the holder whose slot is replaced for h, among that with number i in the ranking and those
+// below it, or nil. It visits holders of many slots, at most limit/few, and of reserved slots.
 func (l *limiter) chooseLocked(i int, h *holder, now time.Time) *holder {
 	if i >= len(l.ranking) {
 		return nil

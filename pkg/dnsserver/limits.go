@@ -13,9 +13,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 )
 
-// queryKind is a kind of query that waits for other servers. Each kind has a reserve of slots, so
-// that queries for names of the cluster zone are forwarded while the servers of all other names do
-// not answer, and the reverse.
+// queryKind is a kind of query that waits for other servers. Each kind has a reserve of slots, so that queries for
+// names of the cluster zone are forwarded while the servers of all other names do not answer, and the reverse.
 type queryKind uint8
 
 const (
@@ -31,8 +30,7 @@ func (kind queryKind) String() string {
 	return [...]string{"plain", "cluster", "reverse", "search"}[kind]
 }
 
-// Limits bound what clients can use of the server: [limiter] has the rules. Zero values select the
-// defaults.
+// Limits bound what clients can use of the server: [limiter] has the rules. Zero values select the defaults.
 type Limits struct {
 	// MaxQueries is the number of queries that may wait for other servers, from MinQueries to the
 	// constant MaxQueries. At the limit a query gets a stale answer or SERVFAIL.
@@ -45,8 +43,7 @@ type Limits struct {
 	MaxMemory int
 }
 
-// Defaults and bounds of Limits. Most queries that wait hold a UDP source port, and there are 65535
-// ports.
+// Defaults and bounds of Limits. Most queries that wait hold a UDP source port, and there are 65535 ports.
 const (
 	DefaultMaxQueries = 4096
 	MinQueries        = 100
@@ -104,9 +101,8 @@ func newQueryLimiter(limits Limits) *limiter {
 	return l
 }
 
-// admit acquires a slot for r, which waits for other servers. It returns a function that waits
-// and releases the slot; the caller must call it. If there is no slot, wait is nil and a is the
-// answer.
+// admit acquires a slot for r, which waits for other servers. It returns a function that waits and releases the slot;
+// the caller must call it. If there is no slot, wait is nil and a is the answer.
 func (s *Server) admit(client netip.Addr, r result) (a answer, wait func(context.Context) answer) {
 	if slot := s.queries.admit(client, r.kind, time.Now()); slot != nil {
 		return answer{}, func(ctx context.Context) answer { return s.awaitOrStale(ctx, r, slot) }
@@ -158,7 +154,10 @@ func (s *Server) awaitInSlot(ctx context.Context, r result, slot *slot) answer {
 
 // prefetch calls ask in the background. It is a no-op if half of the slots are in use.
 func (s *Server) prefetch(ctx context.Context, client netip.Addr, kind queryKind, ask func(context.Context)) {
-	slot := s.queries.admitSpare(client, kind, time.Now())
+	if s.queries.inUse() >= s.queries.limit/2 {
+		return
+	}
+	slot := s.queries.admit(client, kind, time.Now())
 	if slot == nil {
 		return
 	}

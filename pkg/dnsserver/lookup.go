@@ -58,8 +58,7 @@ func (c *candidateLookup) isCluster(name fqdn.Name) bool {
 	return c.s.nodeCache && c.s.forwarding.Load().stubFor(name).Zone == c.s.cfg.Domain
 }
 
-// lookupAlias is lookup for the name of an ExternalName Service: the result is that of its
-// target.
+// lookupAlias is lookup for the name of an ExternalName Service: the result is that of its target.
 func (c *candidateLookup) lookupAlias(ctx context.Context, name fqdn.Name) (lookupResult, func(context.Context) lookupResult) {
 	lr, wait := c.lookupTypes(ctx, name, func(q *query) result {
 		r, _ := c.s.zoneRecords(ctx, q, c.snapshot)
@@ -178,9 +177,8 @@ func (c *candidateLookup) await(ctx, walkCtx context.Context, name fqdn.Name, al
 	}
 }
 
-// admit is Server.admit for a subquery for a candidate, within the limit of the walk. Subqueries of a
-// node cache for names of the cluster zone do not count for maxSubqueries: the cluster DNS has their
-// answers in memory.
+// admit is Server.admit for a subquery for a candidate, within the limit of the walk. Subqueries of a node cache for
+// names of the cluster zone do not count for maxSubqueries: the cluster DNS has their answers in memory.
 func (c *candidateLookup) admit(name fqdn.Name, r result) (a answer, wait func(context.Context) answer) {
 	if !c.isCluster(name) && c.outsideSubqueries.Add(1) > maxSubqueries {
 		return c.s.refuse(kindSearch, refusedSubqueries), nil
@@ -210,14 +208,12 @@ func (all typeLookups) trim(qtype uint16) {
 	}
 }
 
-// combine merges the answers to one result. A pending subquery counts as failed. The answer of the
-// result is that for the client's type, or that for A if the client's type was not looked up. If
-// the name has addresses, it is found, even if the subquery for the client's type failed. The
-// failure is then the answer, and no later candidate is tried.
+// combine merges the answers to one result. A pending subquery counts as failed. The answer of the result is that for
+// the client's type, or that for A if the client's type was not looked up. If the name has addresses, it is found,
+// even if the subquery for the client's type failed. The failure is then the answer, and no later candidate is tried.
 //
-// NXDOMAIN for A holds for the name (RFC 8020), whatever the answers for other types say.
-// The reverse is not true: some servers return NXDOMAIN for every type that they do not
-// know (RFC 4074 section 4.2).
+// NXDOMAIN for A holds for the name (RFC 8020), whatever the answers for other types say. The reverse is not true:
+// some servers return NXDOMAIN for every type that they do not know (RFC 4074 section 4.2).
 func (all typeLookups) combine(qtype uint16) lookupResult {
 	lr := lookupResult{outcome: nodata, ttl: noLimit}
 	owned := false
@@ -255,8 +251,7 @@ func (l *typeLookup) nxdomain() bool {
 	return l.wait == nil && l.rcode == dns.RcodeNameError && len(l.answer.answers) == 0
 }
 
-// owns reports whether the name has records of the type, perhaps through an alias. An alias
-// alone does not count.
+// owns reports whether the name has records of the type, perhaps through an alias. An alias alone does not count.
 func (l *typeLookup) owns() bool {
 	return l.wait == nil && l.qtype != dns.TypeCNAME && l.rcode == dns.RcodeSuccess &&
 		slices.ContainsFunc(l.answer.answers, func(rr dns.RR) bool { return rr.Header().Rrtype == l.qtype })

@@ -51,8 +51,7 @@ type metrics struct {
 
 	partialLogged atomic.Int64 // time of the last warning about an RRset that did not fit, in Unix nanoseconds
 
-	// counters caches the counters of queries after their first use: a lookup by labels
-	// takes as long as an answer.
+	// counters caches the counters of queries after their first use: a lookup by labels takes as long as an answer.
 	counters [overTCP + 1][numSources][len(rcodeLabels)]atomic.Pointer[prometheus.Counter]
 }
 

@@ -22,8 +22,7 @@ const (
 	// headerLen is the length of a message's header (RFC 1035 section 4.1.1).
 	headerLen = 12
 
-	// minUDP is the size of a UDP reply that every client accepts (RFC 1035
-	// section 4.2.1).
+	// minUDP is the size of a UDP reply that every client accepts (RFC 1035 section 4.2.1).
 	minUDP = 512
 
 	// maxUDP is the longest UDP reply, and the size that the server advertises. It
@@ -90,9 +89,8 @@ type query struct {
 	nameBuf [fqdn.MaxWire]byte
 }
 
-// parse parses a packet into q. It does not change via, client and received. It reports
-// whether the packet is a query. parse sets the valid parts of a rejected query, too, so that
-// the reply has its question and OPT record.
+// parse parses a packet into q. It does not change via, client and received. It reports whether the packet is a
+// query. parse sets the valid parts of a rejected query, too, so that the reply has its question and OPT record.
 func (q *query) parse(packet []byte) (isQuery bool) {
 	q.question, q.name, q.options, q.tsig, q.edns, q.do = nil, "", nil, nil, false, false
 	q.maxReply, q.rejectCode = minUDP, dns.RcodeSuccess
@@ -104,8 +102,7 @@ func (q *query) parse(packet []byte) (isQuery bool) {
 		return false
 	}
 	q.id, q.flags = binary.BigEndian.Uint16(packet), binary.BigEndian.Uint16(packet[2:])
-	// One question (RFC 9619), no answer and authority records, and at most an OPT record
-	// and a signature.
+	// One question (RFC 9619), no answer and authority records, and at most an OPT record and a signature.
 	questions, answers := binary.BigEndian.Uint16(packet[4:]), binary.BigEndian.Uint16(packet[6:])
 	authority, additional := binary.BigEndian.Uint16(packet[8:]), int(binary.BigEndian.Uint16(packet[10:]))
 	wellFormed := questions == 1 && answers == 0 && authority == 0 && additional <= 2
@@ -167,8 +164,7 @@ func (q *query) parseQuestion(section []byte) (rest []byte, ok bool) {
 	return section[n+questionFixedLen:], true
 }
 
-// parseAdditional reads the count records of section, the end of packet. It ignores all types except OPT
-// and TSIG.
+// parseAdditional reads the count records of section, the end of packet. It ignores all types except OPT and TSIG.
 func (q *query) parseAdditional(packet, section []byte, count int) bool {
 	for i := range count {
 		n := upstream.SkipName(section, 0)

@@ -56,16 +56,14 @@ func (r refusalReason) Error() string {
 	}[r]
 }
 
-// extendedLimit is the extended error of a query refused at a limit that does not depend on its
-// name. A node cache does not cache such a reply from the cluster DNS: all pods of a node are one
-// client there, and one pod may use up the share. In replies of other servers the code is ignored:
-// the owner of a zone could use it to prevent the caching of failures. The code is for private use
-// (RFC 8914 section 5.2). That it equals autopath.DefaultOption has no meaning: info codes and option
-// codes are in different registries.
+// extendedLimit is the extended error of a query refused at a limit that does not depend on its name. A node cache
+// does not cache such a reply from the cluster DNS: all pods of a node are one client there, and one pod may use up
+// the share. In replies of other servers the code is ignored: the owner of a zone could use it to prevent the caching
+// of failures. The code is for private use (RFC 8914 section 5.2). That it equals autopath.DefaultOption has no
+// meaning: info codes and option codes are in different registries.
 const extendedLimit = 65313
 
-// isLimitFailure reports whether the reply is that of a server of this package to a query that it
-// refused at a limit.
+// isLimitFailure reports whether the reply is that of a server of this package to a query that it refused at a limit.
 func isLimitFailure(reply *dns.Msg) bool {
 	opt := reply.IsEdns0()
 	return opt != nil && reply.Rcode == dns.RcodeServerFailure && slices.ContainsFunc(opt.Option, func(o dns.EDNS0) bool {
@@ -152,9 +150,8 @@ func (c cause) extended() *dns.EDNS0_EDE {
 // about 2 s, and is retried after this interval. So all names are current within 5 s.
 const clusterRetryInterval = 2 * time.Second
 
-// outageDetector detects the end of an outage: servers reply again after a time without replies. A
-// stale answer whose renewal failed before that is then renewed at once, instead of after its retry
-// interval.
+// outageDetector detects the end of an outage: servers reply again after a time without replies. A stale answer whose
+// renewal failed before that is then renewed at once, instead of after its retry interval.
 //
 // A query without a reply is part of an outage only if no other query got a reply meanwhile. So
 // a name whose own servers are dead keeps its retry interval while other names are answered.
@@ -187,8 +184,7 @@ func (o *outageDetector) recordFailure(begin time.Time) {
 	}
 }
 
-// recordDenied records that a last known good answer replaced a denial, and reports whether none has for
-// logInterval.
+// recordDenied records that a last known good answer replaced a denial, and reports whether none has for logInterval.
 func (o *outageDetector) recordDenied(now time.Time, logInterval time.Duration) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

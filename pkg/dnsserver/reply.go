@@ -18,16 +18,12 @@ type reply struct {
 	rcode  int
 	packed bool // wire was packed from records; false: it is an answer in wire form
 
-	// partial is the owner of an RRset of the answer that a packed reply over TCP has in part,
-	// without TC; "": none.
+	// partial is the owner of an RRset of the answer that a packed reply over TCP has in part, without TC; "": none.
 	partial string
 }
 
 // minRecordLen is the length of the shortest record, in octets.
 const minRecordLen = 1 + recordFixedLen
-
-// maxRecords returns an upper limit of the number of records in a reply.
-func (q *query) maxRecords() int { return q.maxReply / minRecordLen }
 
 // reply returns the reply to q, no longer than the client accepts. It writes the reply into
 // buf[:0] if the capacity suffices.
@@ -77,8 +73,7 @@ func (q *query) putHeader(b []byte, flags uint16, rcode int) {
 	binary.BigEndian.PutUint16(b[2:], flagQR|flagRA|q.flags&(maskOpcode|flagRD|flagCD)|flags|uint16(rcode)&maskRcode)
 }
 
-// startReply writes the header and the question into buf[:0]. The counts of all other
-// sections are 0.
+// startReply writes the header and the question into buf[:0]. The counts of all other sections are 0.
 func (q *query) startReply(buf []byte, flags uint16, rcode int) []byte {
 	var header [headerLen]byte
 	q.putHeader(header[:], flags, rcode)
@@ -141,8 +136,7 @@ func (q *query) appendOPT(b []byte, a *answer) []byte {
 	return b
 }
 
-// appendExtended appends an EDNS0 option with an extended error. A reply may have several (RFC
-// 8914 section 2).
+// appendExtended appends an EDNS0 option with an extended error. A reply may have several (RFC 8914 section 2).
 func appendExtended(b []byte, code uint16, text string) []byte {
 	b = binary.BigEndian.AppendUint16(b, dns.EDNS0EDE)
 	b = binary.BigEndian.AppendUint16(b, uint16(infoCodeLen+len(text)))
@@ -196,7 +190,7 @@ func (q *query) pack(a *answer, buf []byte) (b []byte, partial string) {
 		if n := len(m.Answer); n < len(a.answers) {
 			partial = a.answers[n].Header().Name
 		}
-		m.Truncated = a.truncated // over TCP a partial RRset of the zone does not set TC, see markPartial
+		m.Truncated = a.truncated // over TCP a partial RRset of the zone does not set TC, see rrsetReply
 	}
 	b, err := m.PackBuffer(buf[:cap(buf)])
 	if err != nil { // an upstream server sent a record that cannot be packed again

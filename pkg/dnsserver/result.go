@@ -18,9 +18,8 @@ import (
 type result struct {
 	answer
 
-	// wait is nil if the answer is complete. Otherwise it waits for other servers. The
-	// caller of wait must hold a slot. Subqueries for an alias target use the same slot.
-	// Those of an expansion have their own.
+	// wait is nil if the answer is complete. Otherwise it waits for other servers. The caller of wait must hold a
+	// slot. Subqueries for an alias target use the same slot. Those of an expansion have their own.
 	wait  func(context.Context) answer
 	kind  queryKind
 	stale func() answer // from the cache, if wait fails or takes too long; nil: there is none
@@ -46,8 +45,7 @@ func (r result) await(ctx context.Context) answer {
 	return r.answer
 }
 
-// answer is the answer of a source, in wire form or as records. The zero answer is NOERROR
-// without records.
+// answer is the answer of a source, in wire form or as records. The zero answer is NOERROR without records.
 type answer struct {
 	source  source
 	refused refusalReason // why the query was refused, if it was: the rcode then says nothing about the name
@@ -104,9 +102,8 @@ func (a answer) withRecords() answer {
 	return unpacked
 }
 
-// answerOf returns the answer in a reply of another server or of the cache: everything except
-// OPT, TSIG and SIG records. OPT, TSIG and SIG(0) records apply to a single hop. Other SIG records
-// are obsolete (RFC 3755).
+// answerOf returns the answer in a reply of another server or of the cache: everything except OPT, TSIG and SIG
+// records. OPT, TSIG and SIG(0) records apply to a single hop. Other SIG records are obsolete (RFC 3755).
 func answerOf(m *dns.Msg, from source) answer {
 	a := answer{source: from, rcode: m.Rcode, truncated: m.Truncated, authentic: m.AuthenticatedData, answers: m.Answer, authority: m.Ns}
 	for _, r := range m.Extra {
@@ -162,29 +159,22 @@ func (a answer) replyTo(m *dns.Msg) *dns.Msg {
 // hold a message of 64 kB: 4,000 records take 340 kB of memory (TestForward_HeldRecords).
 const maxHeldNegative = 4 << 10
 
-// trimNegative returns a negative answer unchanged if it is not longer than maxHeldNegative.
-// Otherwise it returns the answer with the aliases and the SOA record only, which suffice unless
-// the client validates.
+// trimNegative returns a negative answer unchanged if it is not longer than maxHeldNegative. Otherwise it returns the
+// answer with the aliases and the SOA record only, which suffice unless the client validates.
 func (a answer) trimNegative() answer {
-	if !longerThan(maxHeldNegative, a.answers, a.authority, a.additional) {
+	length := 0
+	for _, section := range [][]dns.RR{a.answers, a.authority, a.additional} {
+		for _, rr := range section {
+			length += dns.Len(rr)
+		}
+	}
+	if length <= maxHeldNegative {
 		return a
 	}
 	a.answers = firstOfType(a.answers, dns.TypeCNAME, maxAliases)
 	a.authority = firstOfType(a.authority, dns.TypeSOA, 1)
 	a.additional = nil
 	return a
-}
-
-// longerThan reports whether the records together are longer than limit octets.
-func longerThan(limit int, sections ...[]dns.RR) bool {
-	for _, section := range sections {
-		for _, rr := range section {
-			if limit -= dns.Len(rr); limit < 0 {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // firstOfType returns a new slice with the first records of a type, at most limit.
@@ -197,8 +187,7 @@ func firstOfType(records []dns.RR, rrtype uint16, limit int) (first []dns.RR) {
 	return first
 }
 
-// failed reports whether the rcode is an error other than NXDOMAIN, such as SERVFAIL or
-// REFUSED.
+// failed reports whether the rcode is an error other than NXDOMAIN, such as SERVFAIL or REFUSED.
 func (a *answer) failed() bool {
 	return a.rcode != dns.RcodeSuccess && a.rcode != dns.RcodeNameError
 }

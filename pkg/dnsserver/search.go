@@ -26,30 +26,26 @@ const DefaultAutopathSuffix fqdn.Name = "\x02ap\x03k8s\x02io\x00"
 // cluster's, and musl those of a line of at most 254 characters.
 const MaxHostSuffixes = 8
 
-// maxSubqueries is the largest number of queries for names outside the cluster zone that one
-// expansion causes: one of type A for each of MaxHostSuffixes and for the bare name, and one of
-// another type for the name that is found (see lookupTypes). More are refused. More are needed only
-// if candidates exist without A records, or for a type such as MX of a name that has only AAAA
-// records.
+// maxSubqueries is the largest number of queries for names outside the cluster zone that one expansion causes: one of
+// type A for each of MaxHostSuffixes and for the bare name, and one of another type for the name that is found (see
+// lookupTypes). More are refused. More are needed only if candidates exist without A records, or for a type such as
+// MX of a name that has only AAAA records.
 const maxSubqueries = MaxHostSuffixes + 2
 
 // Autopath configures the expansion of search lists. The zero value has all defaults.
 type Autopath struct {
-	// Suffix is the autopath domain, below which names are expanded; "":
-	// DefaultAutopathSuffix.
+	// Suffix is the autopath domain, below which names are expanded; "": DefaultAutopathSuffix.
 	Suffix fqdn.Name
 
 	// HostSuffixes are the search domains of the nodes. In the search list of a name below
 	// Suffix they follow those of the cluster. At most MaxHostSuffixes.
 	HostSuffixes []fqdn.Name
 
-	// Option is the code of the EDNS0 option SearchPaths; 0:
-	// autopath.DefaultOption.
+	// Option is the code of the EDNS0 option SearchPaths; 0: autopath.DefaultOption.
 	Option uint16
 
-	// NodeCaches is the Service of the node caches. The option is ignored unless the client
-	// is one of its endpoints, because a query with a search list costs as much as many
-	// queries. The zero value refers to no Service.
+	// NodeCaches is the Service of the node caches. The option is ignored unless the client is one of its endpoints,
+	// because a query with a search list costs as much as many queries. The zero value refers to no Service.
 	NodeCaches Service
 
 	// Allowed are the networks of the clients that may use the option, instead of the
@@ -94,8 +90,7 @@ const (
 	reasonLength    = "length"    // more than MaxHostSuffixes domains outside the cluster zone
 )
 
-// expandSearch answers queries with a search list, and all names of the autopath zone. ok is
-// false for all others.
+// expandSearch answers queries with a search list, and all names of the autopath zone. ok is false for all others.
 func (s *Server) expandSearch(ctx context.Context, q *query, buf []byte) (r result, ok bool) {
 	kind, request := s.autopath.Parse(q.name)
 	if kind == autopath.Search && s.forwarding.Load().Expander != nil {
@@ -121,8 +116,7 @@ func (s *Server) expandSearch(ctx context.Context, q *query, buf []byte) (r resu
 	return result{}, false
 }
 
-// expandName answers for a name of the autopath zone, which this server is authoritative
-// for.
+// expandName answers for a name of the autopath zone, which this server is authoritative for.
 func (s *Server) expandName(ctx context.Context, q *query, kind autopath.Kind, request autopath.Request) result {
 	snapshot := s.cfg.Zone.Snapshot()
 	a := answer{source: fromServer, authoritative: true}
@@ -170,10 +164,9 @@ func (s *Server) withSOA(a answer, ttl uint32, snapshot *zone.Snapshot) answer {
 	return a
 }
 
-// expandOption answers a query that has the search list in its option. The client is a node cache.
-// The reply echoes the option: without the echo the node cache expands the list itself, within the
-// shares of its pods. The reply has no echo if a subquery is refused, except after
-// refusedSubqueries, see refusalReason.allowsFallback.
+// expandOption answers a query that has the search list in its option. The client is a node cache. The reply echoes
+// the option: without the echo the node cache expands the list itself, within the shares of its pods. The reply has
+// no echo if a subquery is refused, except after refusedSubqueries, see refusalReason.allowsFallback.
 func (s *Server) expandOption(ctx context.Context, q *query, paths []fqdn.Name) result {
 	snapshot := s.cfg.Zone.Snapshot()
 	return s.walkCandidates(ctx, q, byOption, s.autopath.Candidates(q.name, paths), snapshot, func(lr lookupResult) answer {
@@ -196,9 +189,8 @@ func (s *Server) expandOption(ctx context.Context, q *query, paths []fqdn.Name) 
 	})
 }
 
-// searchPaths returns the search list in the value of the option SearchPaths of a query, or nil if
-// the option is ignored. A malformed option is ignored, and so are all options if there are
-// several: no rcode exists for that.
+// searchPaths returns the search list in the value of the option SearchPaths of a query, or nil if the option is
+// ignored. A malformed option is ignored, and so are all options if there are several: no rcode exists for that.
 func (s *Server) searchPaths(q *query, value []byte, count int) []fqdn.Name {
 	if !s.mayExpand(q.client) {
 		s.metrics.autopath.ignored.WithLabelValues(reasonSource).Inc()
@@ -230,8 +222,7 @@ func (s *Server) mayExpand(client netip.Addr) bool {
 	return client.IsValid() && s.cfg.Zone.Snapshot().HasEndpoint(service.Namespace, service.Name, client)
 }
 
-// The results of sending a search list to the cluster DNS server: values of the metric label
-// "result".
+// The results of sending a search list to the cluster DNS server: values of the metric label "result".
 const (
 	sentExpanded = "expanded" // the reply echoes the option
 	sentIgnored  = "silent"   // the reply is for the bare name alone

@@ -44,21 +44,18 @@ type Config struct {
 	// Limits bound what clients can use of the server. The zero value: the defaults.
 	Limits Limits
 
-	// DetectProbe reports whether this server has sent the question to an upstream server, as
-	// a probe. If so, the upstream server is in a forwarding loop: it has sent the probe back.
-	// The probe gets REFUSED. DetectProbe is called for the type HINFO only. nil: no loop
-	// detection.
+	// DetectProbe reports whether this server has sent the question to an upstream server, as a probe. If so, the
+	// upstream server is in a forwarding loop: it has sent the probe back. The probe gets REFUSED. DetectProbe is
+	// called for the type HINFO only. nil: no loop detection.
 	DetectProbe func(dns.Question) bool
 
-	// AnswerProbe returns the answer to a probe for which DetectProbe returns false, or nil if
-	// the name is not that of a probe. Such probes are the loop probes of other replicas of
-	// this server, and the probes by which a node cache checks that queries reach it.
-	// AnswerProbe is called for the type HINFO only. nil: no probe is answered.
+	// AnswerProbe returns the answer to a probe for which DetectProbe returns false, or nil if the name is not that
+	// of a probe. Such probes are the loop probes of other replicas of this server, and the probes by which a node
+	// cache checks that queries reach it. AnswerProbe is called for the type HINFO only. nil: no probe is answered.
 	AnswerProbe func(name string) dns.RR
 
-	// Lameduck is how long queries are still answered after the context of Run has
-	// ended, while readiness already fails. Drain is how long queries in flight may
-	// take after that. 0: no time.
+	// Lameduck is how long queries are still answered after the context of Run has ended, while readiness already
+	// fails. Drain is how long queries in flight may take after that. 0: no time.
 	Lameduck, Drain time.Duration
 
 	Logger   *slog.Logger          // nil: no log
@@ -136,10 +133,9 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Run answers the queries that the sockets receive. After ctx has ended, it continues for
-// Config.Lameduck, completes the queries in flight within Config.Drain, closes the sockets and
-// returns nil. It returns an error if a socket can no longer be read, for example because others
-// have closed it. Run must be called once.
+// Run answers the queries that the sockets receive. After ctx has ended, it continues for Config.Lameduck, completes
+// the queries in flight within Config.Drain, closes the sockets and returns nil. It returns an error if a socket can
+// no longer be read, for example because others have closed it. Run must be called once.
 func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 	// Queries outlive ctx by the lameduck and drain times.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -212,9 +208,8 @@ func (s *Server) answerPacket(ctx context.Context, q *query, packet, buf []byte)
 	return a, wait, true
 }
 
-// answer tries the sources in the order documented on Server. It never blocks. If the answer
-// depends on other servers, it acquires a slot and returns wait, see admit. Goroutines that answer
-// starts may run until ctx ends.
+// answer tries the sources in the order documented on Server. It never blocks. If the answer depends on other
+// servers, it acquires a slot and returns wait, see admit. Goroutines that answer starts may run until ctx ends.
 func (s *Server) answer(ctx context.Context, q *query, buf []byte) (a answer, wait func(context.Context) answer) {
 	if q.rejectCode != dns.RcodeSuccess {
 		return answer{source: fromServer, rcode: q.rejectCode}, nil
@@ -237,8 +232,7 @@ func (s *Server) answer(ctx context.Context, q *query, buf []byte) (a answer, wa
 	return s.admit(q.client, r)
 }
 
-// answerProbe answers a probe, with REFUSED if this server has sent it. ok is false if q is not a
-// probe.
+// answerProbe answers a probe, with REFUSED if this server has sent it. ok is false if q is not a probe.
 func (s *Server) answerProbe(q *query) (a answer, ok bool) {
 	name := q.presentationName()
 	question := dns.Question{Name: name, Qtype: q.qtype, Qclass: dns.ClassINET}

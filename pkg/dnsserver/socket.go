@@ -13,25 +13,22 @@ import (
 	"time"
 )
 
-// Sockets are the sockets on which a Server receives queries. Use [Listen] or [ListenShared]
-// to open them.
+// Sockets are the sockets on which a Server receives queries. Use [Listen] or [ListenShared] to open them.
 type Sockets struct {
 	udp []*net.UDPConn // udp[i] and tcp[i] have the same address
 	tcp []*net.TCPListener
 }
 
-// Listen opens a UDP and a TCP socket at each address. For port 0 the kernel chooses a port,
-// the same for both. If a socket cannot be opened, Listen opens none and returns an error that
-// names its address.
+// Listen opens a UDP and a TCP socket at each address. For port 0 the kernel chooses a port, the same for both. If a
+// socket cannot be opened, Listen opens none and returns an error that names its address.
 func Listen(ctx context.Context, addrs []netip.AddrPort) (*Sockets, error) {
 	return listen(ctx, addrs, false)
 }
 
-// ListenShared is Listen for a server that takes over from another one with the same
-// addresses, which also used ListenShared and runs as the same user. The new sockets receive
-// all packets and connections as soon as they are open, so that none is lost when the other
-// server drains and exits. At most two servers can share an address: among three it is
-// undefined which one receives. It works on Linux only.
+// ListenShared is Listen for a server that takes over from another one with the same addresses, which also used
+// ListenShared and runs as the same user. The new sockets receive all packets and connections as soon as they are
+// open, so that none is lost when the other server drains and exits. At most two servers can share an address: among
+// three it is undefined which one receives. It works on Linux only.
 func ListenShared(ctx context.Context, addrs []netip.AddrPort) (*Sockets, error) {
 	return listen(ctx, addrs, true)
 }

@@ -21,16 +21,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// receiveBufferUDP is the size of a socket's receive buffer, in octets. The kernel cuts it to
-// net.core.rmem_max.
+// receiveBufferUDP is the size of a socket's receive buffer, in octets. The kernel cuts it to net.core.rmem_max.
 const receiveBufferUDP = 4 << 20
 
-// sendBufferUDP is the size of a UDP socket's send buffer, in octets, which the kernel doubles.
-// Without CAP_NET_ADMIN the kernel cuts it to net.core.wmem_max. A reply stays in the buffer while
-// the kernel looks for the link-layer address of its client, 3 s by default, up to 208 KiB for each
-// neighbor (unres_qlen_bytes in arp(7)). With the kernel's default size, also 208 KiB, 256 queries
-// from one address that does not answer ARP stop the replies to all clients for 3 s. This size has
-// room for 39 such addresses.
+// sendBufferUDP is the size of a UDP socket's send buffer, in octets, which the kernel doubles. Without CAP_NET_ADMIN
+// the kernel cuts it to net.core.wmem_max. A reply stays in the buffer while the kernel looks for the link-layer
+// address of its client, 3 s by default, up to 208 KiB for each neighbor (unres_qlen_bytes in arp(7)). With the
+// kernel's default size, also 208 KiB, 256 queries from one address that does not answer ARP stop the replies to all
+// clients for 3 s. This size has room for 39 such addresses.
 const sendBufferUDP = 4 << 20
 
 // bufferTCP is the size of each of the two buffers of a TCP connection, in octets. The kernel uses half
@@ -38,9 +36,8 @@ const sendBufferUDP = 4 << 20
 // the kernel's defaults are megabytes. 25 queries fit.
 const bufferTCP = 8 << 10
 
-// limitBuffers sets the sizes of the buffers of the connections that l will accept, best effort. An
-// accepted connection is too late: its client has been told how much it may send. The kernel doubles the
-// argument (socket(7)).
+// limitBuffers sets the sizes of the buffers of the connections that l will accept, best effort. An accepted
+// connection is too late: its client has been told how much it may send. The kernel doubles the argument (socket(7)).
 func limitBuffers(l *net.TCPListener) {
 	raw, err := l.SyscallConn()
 	if err != nil {
@@ -52,8 +49,7 @@ func limitBuffers(l *net.TCPListener) {
 	})
 }
 
-// listenUDP opens a socket. A socket with a wildcard address also receives the destination
-// address of each packet.
+// listenUDP opens a socket. A socket with a wildcard address also receives the destination address of each packet.
 func listenUDP(ctx context.Context, addr netip.AddrPort, shared bool) (*net.UDPConn, error) {
 	config := net.ListenConfig{Control: func(network, address string, c syscall.RawConn) error {
 		if shared {
@@ -85,10 +81,9 @@ func setOptions(fd int, network string, wildcard bool) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, sendBufferUDP); err != nil {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, sendBufferUDP) // best effort
 	}
-	// A forged ICMP "fragmentation needed" must not make the kernel fragment replies: attackers
-	// can replace single fragments (RFC 9715 section 3.1). A dual-stack socket needs the option
-	// of both families. A socket for IPv6 alone may reject the option of IPv4. Therefore the error
-	// of that option is returned for IPv4 sockets only.
+	// A forged ICMP "fragmentation needed" must not make the kernel fragment replies: attackers can replace single
+	// fragments (RFC 9715 section 3.1). A dual-stack socket needs the option of both families. A socket for IPv6
+	// alone may reject the option of IPv4. Therefore the error of that option is returned for IPv4 sockets only.
 	errV4 := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_OMIT)
 	if network == "udp4" {
 		if errV4 != nil || !wildcard {
@@ -109,15 +104,13 @@ func share(_, _ string, c syscall.RawConn) error {
 	return withDescriptor(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
 }
 
-// takeOver makes the kernel deliver all packets and connections for an address to the newer
-// one of two sockets.
+// takeOver makes the kernel deliver all packets and connections for an address to the newer one of two sockets.
 //
-// The kernel numbers the sockets that share an address in the order of their opening, from 0.
-// A BPF program returns the number of the socket for each packet or connection. This program
-// returns 1, the second socket. If there is only one socket, 1 is out of range, and the kernel
-// falls back to that socket. The program is attached to the group of sockets: it applies to
-// a later socket as soon as that is open, and is released with the last socket. It cannot be attached before
-// the socket has its address: the kernel then refuses the address of another socket.
+// The kernel numbers the sockets that share an address in the order of their opening, from 0. A BPF program returns
+// the number of the socket for each packet or connection. This program returns 1, the second socket. If there is only
+// one socket, 1 is out of range, and the kernel falls back to that socket. The program is attached to the group of
+// sockets: it applies to a later socket as soon as that is open, and is released with the last socket. It cannot be
+// attached before the socket has its address: the kernel then refuses the address of another socket.
 func takeOver(c syscall.Conn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -172,9 +165,8 @@ const batchSize = 64
 // packet, in octets: a unix.Cmsghdr and a unix.Inet6Pktinfo take 40.
 const controlLen = 64
 
-// batch holds the packets that one recvmmsg(2) has read, and the replies to them. It takes 357 kB
-// of address space; 274 kB are resident from the start (mincore(2)): newBatch writes to
-// each of the packetBuffers.
+// batch holds the packets that one recvmmsg(2) has read, and the replies to them. It takes 357 kB of address space;
+// 274 kB are resident from the start (mincore(2)): newBatch writes to each of the packetBuffers.
 type batch struct {
 	conn     syscall.RawConn
 	packets  [batchSize]packetBuffers

@@ -38,9 +38,8 @@ func takeOver(syscall.Conn) error { return nil }
 
 func socketDrops(*net.UDPConn) (uint32, error) { return 0, nil }
 
-// batch holds one packet and the reply to it: recvmmsg(2) is used on Linux only. The destination
-// address of the packet is unknown. If the socket has a wildcard address, the routing table
-// chooses the source address of the reply.
+// batch holds one packet and the reply to it: recvmmsg(2) is used on Linux only. The destination address of the
+// packet is unknown. If the socket has a wildcard address, the routing table chooses the source address of the reply.
 type batch struct {
 	conn   *net.UDPConn
 	buf    [maxQuery]byte

@@ -20,18 +20,16 @@ const (
 	// idleTimeout is how long a connection may be idle between two queries.
 	idleTimeout = 10 * time.Second
 
-	// messageTimeout is how long reading the rest of a message may take after its first
-	// octet, how long writing a reply may take, and how long a query or a reply may wait for a
-	// slot.
+	// messageTimeout is how long reading the rest of a message may take after its first octet, how long writing a
+	// reply may take, and how long a query or a reply may wait for a slot.
 	messageTimeout = 5 * time.Second
 
 	// writeLen is the number of octets that are written at once. The kernel takes a whole write
 	// while the send buffer has any room: 50 kB of a reply of 64 kB.
 	writeLen = 4 << 10
 
-	// maxStreamQueries is the number of queries of a connection that may wait, and as large as the
-	// number of queries that a node cache sends over one connection. The next query is read after a
-	// reply.
+	// maxStreamQueries is the number of queries of a connection that may wait, and as large as the number of queries
+	// that a node cache sends over one connection. The next query is read after a reply.
 	maxStreamQueries = 64
 
 	// smallReply is the longest reply, in octets, that stays in memory without a slot while its
@@ -45,8 +43,7 @@ const (
 	acceptErrorInterval = time.Minute
 )
 
-// serveTCP answers the queries of connections to l until its deadline passes, and waits for
-// the connections to end.
+// serveTCP answers the queries of connections to l until its deadline passes, and waits for the connections to end.
 func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener) error {
 	var serving sync.WaitGroup
 	defer serving.Wait()
@@ -145,9 +142,8 @@ func (st *stream) serve(ctx context.Context) {
 	}
 }
 
-// send sends the answer to q when the socket is ready. A connection has at most one packed reply. If
-// there is no slot for a long reply, or the client does not read the reply in time, send closes the
-// connection.
+// send sends the answer to q when the socket is ready. A connection has at most one packed reply. If there is no slot
+// for a long reply, or the client does not read the reply in time, send closes the connection.
 //
 // While send waits it does not hold a long answer, so that its records can be freed. After the wait
 // it gets the answer again, most likely from the cache.
@@ -238,8 +234,7 @@ func readMessage(c net.Conn) ([]byte, error) {
 
 var errTooLong = errors.New("message is longer than a query can be")
 
-// write sends a message. A connection that does not accept it in time is closed. The caller
-// holds st.writing.
+// write sends a message. A connection that does not accept it in time is closed. The caller holds st.writing.
 func (st *stream) write(message []byte) {
 	st.conn.SetWriteDeadline(time.Now().Add(messageTimeout))
 	var length [2]byte
@@ -362,13 +357,11 @@ func (s *streams) close() {
 	}
 }
 
-// limitPoll is the pause between two attempts to take a slot when none is free. At most two
-// goroutines for each connection poll, one that reads and one that sends. 1,024 goroutines that poll
-// take 2 % of a core.
+// limitPoll is the pause between two attempts to take a slot when none is free. At most two goroutines for each
+// connection poll, one that reads and one that sends. 1,024 goroutines that poll take 2 % of a core.
 const limitPoll = 20 * time.Millisecond
 
-// admitWithin takes a slot. It waits for it for at most messageTimeout, and returns nil if there is
-// none.
+// admitWithin takes a slot. It waits for it for at most messageTimeout, and returns nil if there is none.
 func (l *limiter) admitWithin(ctx context.Context, client netip.Addr) *slot {
 	for deadline := time.Now().Add(messageTimeout); ; {
 		now := time.Now()

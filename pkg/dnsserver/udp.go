@@ -18,26 +18,23 @@ const (
 	// of batchSize on Linux. On other systems a batch is one packet, and no reader is woken.
 	busyBatch = 32
 
-	// maxPacked is the number of packed replies after which a reader sends the replies that
-	// are ready, before the rest of the batch. Packing a reply takes about ten times as long
-	// as copying one in wire form.
+	// maxPacked is the number of packed replies after which a reader sends the replies that are ready, before the
+	// rest of the batch. Packing a reply takes about ten times as long as copying one in wire form.
 	maxPacked = 8
 
 	// maxReaders is the largest number of goroutines that read one socket.
 	maxReaders = 8
 
-	// batchDelay is how long a busy reader pauses so that packets gather. It pauses only if
-	// a batch arrives within batchWindow after the previous one. So there is no delay below
-	// 10,000 queries a second, unless two arrive together, such as A and AAAA. A wake-up costs
-	// several times as much as an answer: at 20,000 queries a second the delay halves the CPU
-	// time of a query (16 to 8.5 us).
+	// batchDelay is how long a busy reader pauses so that packets gather. It pauses only if a batch arrives within
+	// batchWindow after the previous one. So there is no delay below 10,000 queries a second, unless two arrive
+	// together, such as A and AAAA. A wake-up costs several times as much as an answer: at 20,000 queries a second
+	// the delay halves the CPU time of a query (16 to 8.5 us).
 	batchDelay  = 50 * time.Microsecond
 	batchWindow = 2 * batchDelay
 
-	// maxPacketErrors is the number of consecutive reads that may fail without a pause. A
-	// single error is about one packet, such as an ICMP error for an earlier reply. After
-	// more, the socket itself is at fault: a reader then pauses for readErrorPause after each
-	// error, and logs one in each readErrorInterval.
+	// maxPacketErrors is the number of consecutive reads that may fail without a pause. A single error is about one
+	// packet, such as an ICMP error for an earlier reply. After more, the socket itself is at fault: a reader then
+	// pauses for readErrorPause after each error, and logs one in each readErrorInterval.
 	maxPacketErrors   = 16
 	readErrorPause    = 100 * time.Millisecond
 	readErrorInterval = time.Minute
@@ -90,10 +87,9 @@ type reader struct {
 	loggedAt time.Time // when readFailed last logged one
 }
 
-// run reads and answers batches until a batch has fewer than least packets. It returns an error
-// when the read deadline has passed and no packet is queued, or when the socket is closed. During a
-// flood the queue is never empty: therefore run also returns when ctx ends. It wakes another reader
-// when a batch has at least busyBatch packets.
+// run reads and answers batches until a batch has fewer than least packets. It returns an error when the read
+// deadline has passed and no packet is queued, or when the socket is closed. During a flood the queue is never empty:
+// therefore run also returns when ctx ends. It wakes another reader when a batch has at least busyBatch packets.
 func (r *reader) run(ctx context.Context, wake chan<- struct{}, least int) error {
 	var last time.Time // end of the previous batch
 	for ctx.Err() == nil {
@@ -137,8 +133,7 @@ func (r *reader) readFailed(err error) {
 	time.Sleep(readErrorPause)
 }
 
-// answer answers a batch of n packets. Queries that wait for other servers continue in
-// goroutines of their own.
+// answer answers a batch of n packets. Queries that wait for other servers continue in goroutines of their own.
 func (r *reader) answer(ctx context.Context, n int, received time.Time) {
 	packed := 0
 	for i := range n {
@@ -173,8 +168,7 @@ func (r *reader) send(received time.Time) {
 	r.batch.send()
 }
 
-// replyLater waits for the reply to packet i in a goroutine that may outlive the batch, and counts
-// and sends it.
+// replyLater waits for the reply to packet i in a goroutine that may outlive the batch, and counts and sends it.
 func (r *reader) replyLater(ctx context.Context, i int, wait func(context.Context) reply) {
 	q, send := r.query, r.batch.deferred(i)
 	q.detach()

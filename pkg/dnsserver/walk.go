@@ -100,9 +100,8 @@ type walk struct {
 	clientCanExpand bool
 }
 
-// lookupFunc looks up a candidate without blocking. If wait is nil, lr is complete. Otherwise
-// only lr.cluster is set, and wait returns the complete result. It returns at the latest when
-// its context ends.
+// lookupFunc looks up a candidate without blocking. If wait is nil, lr is complete. Otherwise only lr.cluster is set,
+// and wait returns the complete result. It returns at the latest when its context ends.
 type lookupFunc func(name fqdn.Name) (lr lookupResult, wait func(context.Context) lookupResult)
 
 // step is a candidate that was tried.
@@ -159,8 +158,7 @@ func (w *walk) firstRefusal() *lookupResult {
 	return nil
 }
 
-// await waits for the results of the candidates, and starts further waves until the walk is
-// complete.
+// await waits for the results of the candidates, and starts further waves until the walk is complete.
 func (w *walk) await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, WalkTimeout)
 	var waiting sync.WaitGroup
@@ -222,8 +220,7 @@ func (w *walk) startWave(ctx context.Context, first int, waiting *sync.WaitGroup
 	return n
 }
 
-// mayAdvance reports whether there is another candidate to try, and no earlier one is known to be
-// final.
+// mayAdvance reports whether there is another candidate to try, and no earlier one is known to be final.
 func (w *walk) mayAdvance() bool {
 	return len(w.steps) < len(w.candidates) &&
 		!slices.ContainsFunc(w.steps, func(s step) bool { return s.wait == nil && s.result.final() })

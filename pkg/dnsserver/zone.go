@@ -60,9 +60,8 @@ func (s *Server) lookupZone(snapshot *zone.Snapshot, name fqdn.Name) (zone.Statu
 // rrsetReply returns the reply with the A, AAAA or SRV records of a zone.Node, or nil if it has
 // none. A long reply over TCP comes from replyCache, or is put there.
 //
-// It reads and writes the records of a large RRset that fit into the reply, and no others. The
-// first record is a random one, because most clients use the first record, and clients that
-// ignore TC see a part of the RRset only.
+// It reads and writes the records of a large RRset that fit into the reply, and no others. The first record is a
+// random one, because most clients use the first record, and clients that ignore TC see a part of the RRset only.
 func (s *Server) rrsetReply(q *query, buf []byte, node *zone.Node) []byte {
 	if q.via == overTCP {
 		if b, partial := s.replies.get(q, node.Version()); b != nil {
@@ -87,8 +86,11 @@ func (s *Server) rrsetReply(q *query, buf []byte, node *zone.Node) []byte {
 	if q.via == overTCP {
 		s.replies.put(q, node.Version(), b, partial)
 	}
-	if partial {
-		s.markPartial(q, b)
+	switch {
+	case partial && q.via == overUDP: // the client repeats the query over TCP
+		b[2] |= flagTC >> 8
+	case partial: // without TC, because the client has no other transport
+		s.observePartial(q, q.presentationName(), b)
 	}
 	return b
 }
@@ -138,16 +140,6 @@ const maxAddresses = (dns.MaxMsgSize - headerLen) / (pointerLen + recordFixedLen
 
 // partialLogInterval is the least time between two warnings about RRsets that do not fit.
 const partialLogInterval = time.Minute
-
-// markPartial marks a reply with a part of an RRset. Over UDP it sets TC, so that the client
-// repeats the query over TCP. Over TCP it does not, because the client has no other transport.
-func (s *Server) markPartial(q *query, b []byte) {
-	if q.via == overUDP {
-		b[2] |= flagTC >> 8
-		return
-	}
-	s.observePartial(q, q.presentationName(), b)
-}
 
 // observePacked calls observePartial for a packed reply over TCP if the RRset that it has in part is
 // one of the cluster. The target of an alias, and a candidate of a search list, may be others.
@@ -268,10 +260,9 @@ func (s *Server) appendSRV(b []byte, limit int, set zone.SRVSet, first int) (_ [
 	return b, true
 }
 
-// appendTargets appends the addresses of the targets of the SRV records in b, and sets ARCOUNT. The
-// SRV records begin at the offset answersAt. If not all addresses fit, it returns b without
-// addresses. It reads the length of each SRV record from b, to compute the offsets of the names of
-// its target and Service.
+// appendTargets appends the addresses of the targets of the SRV records in b, and sets ARCOUNT. The SRV records begin
+// at the offset answersAt. If not all addresses fit, it returns b without addresses. It reads the length of each SRV
+// record from b, to compute the offsets of the names of its target and Service.
 func (s *Server) appendTargets(b []byte, answersAt, limit int, set zone.SRVSet, first int) []byte {
 	withoutAddrs, count := b, 0
 	end := answersAt // of the previous SRV record

@@ -101,10 +101,9 @@ func (a answer) withTarget(target answer) answer {
 	return a
 }
 
-// records returns the records of the query's type that a name owns, and the address records of
-// their targets.
+// records returns the records of the query's type that a name owns, and the address records of their targets.
 func (s *Server) records(owner string, name fqdn.Name, q *query, n zone.Node, snapshot *zone.Snapshot) (records, additional []dns.RR) {
-	limit := min(q.maxRecords(), maxAddresses) + 1 // the rest does not fit, and building it takes milliseconds
+	limit := min(q.maxReply/minRecordLen, maxAddresses) + 1 // the rest does not fit, and building it takes milliseconds
 	switch q.qtype {
 	case dns.TypeA:
 		return s.addressRecords(owner, nodeAddrs(&n, true, limit)), nil
@@ -201,8 +200,7 @@ const (
 	// shorter one costs less than the TCP connection of the query.
 	minCachedReply = 4 << 10
 
-	// maxReplyCache is the sum of the lengths of the cached replies, in octets: 64 replies of
-	// the largest length.
+	// maxReplyCache is the sum of the lengths of the cached replies, in octets: 64 replies of the largest length.
 	maxReplyCache = 4 << 20
 )
 
@@ -228,9 +226,8 @@ type cachedReply struct {
 	built   time.Time
 }
 
-// get returns the reply to q, or nil if none is cached. The records are rotated, except SRV
-// records: their clients choose by weight (RFC 2782). partial reports whether some records are
-// missing.
+// get returns the reply to q, or nil if none is cached. The records are rotated, except SRV records: their clients
+// choose by weight (RFC 2782). partial reports whether some records are missing.
 func (c *replyCache) get(q *query, version uint64) (b []byte, partial bool) {
 	c.mu.Lock()
 	cached, ok := c.replies[replyKey{q.name, q.qtype, q.edns}]

@@ -5,6 +5,7 @@ package cache
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"hash/maphash"
 	"math/bits"
@@ -149,12 +150,12 @@ func (c *Cache) entryFor(q Question, now time.Time) (*entry, time.Duration) {
 	return e, max(now.Sub(e.stored), 0)
 }
 
-// NXDomainTTL reports whether a fresh reply to q is cached and is NXDOMAIN for the name
-// itself, and returns its remaining TTL in seconds. Unlike Get, it does not trigger a
-// prefetch.
+// NXDomainTTL reports whether a fresh reply to q is cached and is NXDOMAIN for the name itself, and returns its
+// remaining TTL in seconds. Unlike Get, it does not trigger a prefetch.
 func (c *Cache) NXDomainTTL(q Question, now time.Time) (ttl uint32, ok bool) {
 	e, age := c.entryFor(q, now)
-	if e == nil || !e.isNXDomain() || age >= e.ttl {
+	const answers = 6 // offset of ANCOUNT in the header
+	if e == nil || age >= e.ttl || e.wire[3]&maxRcode != dns.RcodeNameError || binary.BigEndian.Uint16(e.wire[answers:]) != 0 {
 		return 0, false
 	}
 	e.countHit()
@@ -206,9 +207,8 @@ type PutOptions struct {
 	// later Clear the reply is not cached: it is from servers that were replaced.
 	Generation Generation
 
-	// RetryInterval is the time until a stale entry is renewed if this query failed; 0:
-	// DefaultRetryInterval. A failure is cached for the smaller of RetryInterval and FailureTTL,
-	// at least a second.
+	// RetryInterval is the time until a stale entry is renewed if this query failed; 0: DefaultRetryInterval. A
+	// failure is cached for the smaller of RetryInterval and FailureTTL, at least a second.
 	RetryInterval time.Duration
 
 	// Cause is the caller's number for the cause of a failure. Hit.Cause returns it.
@@ -232,10 +232,9 @@ type PutOptions struct {
 // does not replace an answer that is fresh or stale: it is recorded there as a failed renewal. If no reply
 // arrived, put a SERVFAIL. See PutOptions.LastKnownGood for denials.
 //
-// The Hit has the reply as later hits have it, also if it is not cached, so that the client whose query
-// was forwarded receives the same records and TTLs as the clients after it. It is a Miss if the message
-// is not a reply to q, or cannot be packed. It is Failing, with the last known good answer, if the reply
-// denies the name.
+// The Hit has the reply as later hits have it, also if it is not cached, so that the client whose query was forwarded
+// receives the same records and TTLs as the clients after it. It is a Miss if the message is not a reply to q, or
+// cannot be packed. It is Failing, with the last known good answer, if the reply denies the name.
 func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time, options PutOptions) (hit Hit, cached bool) {
 	k, ok := q.key(make([]byte, 0, maxQuestion))
 	if !ok {

@@ -21,8 +21,7 @@ const headerLen = 12 // RFC 1035 section 4.1.1
 // record has the upper bits of a larger rcode (RFC 6891 section 6.1.3).
 const maxRcode = 15
 
-// Bits of the third and fourth octet of the header (RFC 1035 section 4.1.1, RFC 4035
-// section 3).
+// Bits of the third and fourth octet of the header (RFC 1035 section 4.1.1, RFC 4035 section 3).
 const (
 	flagTC = 0x02 // third
 	flagRD = 0x01 // third
@@ -31,8 +30,7 @@ const (
 	flagCD = 0x10
 )
 
-// entry is a reply in wire form. Except for the links and counters it is immutable, so that
-// readers need no lock.
+// entry is a reply in wire form. Except for the links and counters it is immutable, so that readers need no lock.
 type entry struct {
 	hash        uint64
 	wire        []byte
@@ -57,8 +55,7 @@ type entry struct {
 	newer, older *entry // guarded by Cache.mu
 }
 
-// size returns the memory of e, as bounded by Config.MaxBytes, with the rounding of the
-// allocator.
+// size returns the memory of e, as bounded by Config.MaxBytes, with the rounding of the allocator.
 func (e *entry) size() int {
 	const rounding = 48
 	return int(unsafe.Sizeof(*e)) + rounding + len(e.wire) + 2*len(e.ttls) + len(e.paths)
@@ -91,16 +88,8 @@ func (e *entry) countHit() {
 	}
 }
 
-// isNXDomain reports whether the reply is NXDOMAIN for the name itself, not for the target
-// of a CNAME.
-func (e *entry) isNXDomain() bool {
-	const answers = 6 // offset of ANCOUNT in the header
-	return e.wire[3]&maxRcode == dns.RcodeNameError && binary.BigEndian.Uint16(e.wire[answers:]) == 0
-}
-
-// newEntry packs the reply to k with its scrubbed records, with no TTL above limit. name is the name of
-// the question as text in lower case. A failure has no records. It returns nil if the reply cannot be
-// packed.
+// newEntry packs the reply to k with its scrubbed records, with no TTL above limit. name is the name of the question
+// as text in lower case. A failure has no records. It returns nil if the reply cannot be packed.
 func newEntry(k key, name string, reply *dns.Msg, s *scrubbed, kind replyKind, limit uint32) *entry {
 	qtype, class := reply.Question[0].Qtype, reply.Question[0].Qclass
 	m := dns.Msg{
@@ -280,10 +269,9 @@ func (s *scrubbed) smallestTTL() uint32 {
 // maxTTL is the largest TTL (RFC 2181 section 8). A larger one is capped (RFC 8767 section 4).
 const maxTTL = 1<<31 - 1
 
-// queue orders the entries by age and selects the one to evict, by SIEVE (Zhang et al.,
-// NSDI 2024). A hand moves from the oldest entry to the newest and starts over. Entries hit
-// since the hand last passed stay in place; the others are evicted. A hit moves nothing,
-// and a burst of names that are queried once does not evict popular ones.
+// queue orders the entries by age and selects the one to evict, by SIEVE (Zhang et al., NSDI 2024). A hand moves from
+// the oldest entry to the newest and starts over. Entries hit since the hand last passed stay in place; the others
+// are evicted. A hit moves nothing, and a burst of names that are queried once does not evict popular ones.
 type queue struct {
 	newest, oldest *entry
 	hand           *entry // nil: at the oldest

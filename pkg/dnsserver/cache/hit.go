@@ -63,9 +63,8 @@ type ReplyOptions struct {
 	RD bool   // the query has the RD bit
 	AD bool   // the query has the AD or DO bit, so that the reply may have AD (RFC 6840 section 5.8)
 
-	// MaxLen is the largest length of the reply without OPT record, in octets. A longer reply
-	// loses its additional records. If it is still too long, it has the answer records that
-	// fit, and the TC bit. 0: no limit.
+	// MaxLen is the largest length of the reply without OPT record, in octets. A longer reply loses its additional
+	// records. If it is still too long, it has the answer records that fit, and the TC bit. 0: no limit.
 	MaxLen int
 }
 
@@ -75,8 +74,7 @@ func (h *Hit) Rcode() int { return int(h.entry.wire[3] & maxRcode) }
 // Len returns the length of the reply without limit, in octets. It must not be called for a Miss.
 func (h *Hit) Len() int { return len(h.entry.wire) }
 
-// Cause returns the PutOptions.Cause of a failure, and 0 for other replies. It must not be called
-// for a Miss.
+// Cause returns the PutOptions.Cause of a failure, and 0 for other replies. It must not be called for a Miss.
 func (h *Hit) Cause() uint8 { return h.entry.cause }
 
 // Denied reports whether the reply is the last known good answer to a question that the servers now deny.
@@ -138,8 +136,7 @@ type Question struct {
 	Paths  []byte // the search list of an expansion in any form; empty for other queries
 }
 
-// key is a Question in comparable form: the question section in lower case, with which
-// entries start, and the rest.
+// key is a Question in comparable form: the question section in lower case, with which entries start, and the rest.
 type key struct {
 	question []byte
 	bits     byte

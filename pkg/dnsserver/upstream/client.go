@@ -21,9 +21,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// Client forwards queries to a set of servers. All methods may be called concurrently. A Client
-// does not bound the number of concurrent queries: its callers must. Create a Client with [New]
-// and call [Client.Run].
+// Client forwards queries to a set of servers. All methods may be called concurrently. A Client does not bound the
+// number of concurrent queries: its callers must. Create a Client with [New] and call [Client.Run].
 type Client struct {
 	cfg     Config
 	servers atomic.Pointer[[]*server] // replaced as a whole, under mu
@@ -118,15 +117,13 @@ func (c *Client) Status() []Status {
 	return list
 }
 
-// Exchange forwards a query and returns the first conclusive reply. If there is none, it
-// returns the first SERVFAIL, REFUSED or NOTIMP, or a truncated reply if TCP does not
-// work. It returns an error if no server replied in time, [ErrMalformed] if a
-// reply was malformed, and the error of ctx when that ends.
+// Exchange forwards a query and returns the first conclusive reply. If there is none, it returns the first SERVFAIL,
+// REFUSED or NOTIMP, or a truncated reply if TCP does not work. It returns an error if no server replied in time,
+// [ErrMalformed] if a reply was malformed, and the error of ctx when that ends.
 //
-// It forwards the question, RD, CD and DO of query, and the options in Config.Options. The
-// reply has the ID and the question of query. It has the server's OPT record and AD bit;
-// the caller must clear AD unless its client set AD or DO (RFC 6840 section 5.8).
-// Callers with equal queries share the records, and must not change them.
+// It forwards the question, RD, CD and DO of query, and the options in Config.Options. The reply has the ID and the
+// question of query. It has the server's OPT record and AD bit; the caller must clear AD unless its client set AD or
+// DO (RFC 6840 section 5.8). Callers with equal queries share the records, and must not change them.
 func (c *Client) Exchange(ctx context.Context, query *dns.Msg) (*dns.Msg, error) {
 	if len(query.Question) != 1 {
 		return nil, fmt.Errorf("query has %d questions, want 1", len(query.Question))
@@ -224,10 +221,9 @@ func (c *Client) try(ctx context.Context, s *server, q *query) (_ *dns.Msg, err 
 	return m, nil
 }
 
-// send transmits a query over the transport of the server. Over UDP it falls back to
-// TCP if the reply is truncated, or the query longer than udpSize. If TCP does not work
-// either, it returns the truncated reply: some resolvers can use it, and a firewall is
-// not a failure of the server.
+// send transmits a query over the transport of the server. Over UDP it falls back to TCP if the reply is truncated,
+// or the query longer than udpSize. If TCP does not work either, it returns the truncated reply: some resolvers can
+// use it, and a firewall is not a failure of the server.
 func (c *Client) send(ctx context.Context, s *server, q *query, wire []byte) (*dns.Msg, error) {
 	overStream := func() (*dns.Msg, error) { return c.exchangeStream(ctx, s, q, wire) }
 	switch {
@@ -292,8 +288,7 @@ func ParseStubDomain(spec string) (StubDomain, error) {
 	return d, nil
 }
 
-// parseZone returns the zone in the presentation format of the library, which escapes
-// special characters such as ";".
+// parseZone returns the zone in the presentation format of the library, which escapes special characters such as ";".
 func parseZone(zone string) (string, error) {
 	if problem := fqdn.DomainProblem(zone); problem != "" {
 		return "", fmt.Errorf("zone %q %s", zone, problem)

@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	// maxFailures is the number of consecutive failures after which a server is down. A
-	// single packet may be lost.
+	// maxFailures is the number of consecutive failures after which a server is down. A single packet may be lost.
 	maxFailures = 2
 	// logInterval is the least time between two warnings about a server. A server
 	// that answers every other query changes its state a thousand times a second.
@@ -77,8 +76,7 @@ func (s *server) repliedSince(t time.Time) bool {
 	return s.lastReply.After(t)
 }
 
-// recordFailure records that s did not reply to a query. It logs that s is down, at most once in
-// logInterval.
+// recordFailure records that s did not reply to a query. It logs that s is down, at most once in logInterval.
 func (s *server) recordFailure(now time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,8 +103,7 @@ const (
 	maxBackoff = 30 * time.Second
 )
 
-// markSilent moves a silent server behind the others until it has replied, so that no further
-// query waits for it.
+// markSilent moves a silent server behind the others until it has replied, so that no further query waits for it.
 func (c *Client) markSilent(s *server) {
 	s.recordSilence()
 	c.probeIfDown(s)

@@ -14,8 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are the metrics of all clients of a process; no two have the same
-// Config.Zone.
+// Metrics are the metrics of all clients of a process; no two have the same Config.Zone.
 //
 // The labels zone and server come from the configuration or the host's resolv.conf; their
 // series are deleted with the server. The other labels are closed sets.
@@ -114,9 +113,7 @@ func (m *Metrics) deleteSeries(labels prometheus.Labels) {
 func outcome(ctx context.Context, reply *dns.Msg, err error) string {
 	var timeout interface{ Timeout() bool }
 	switch {
-	case err == nil:
-		return rcodeOutcome(reply.Rcode)
-	case errors.Is(context.Cause(ctx), errOvertaken):
+	case err != nil && errors.Is(context.Cause(ctx), errOvertaken):
 		return "overtaken" // another server replied while this one was silent
 	case errors.Is(err, context.Canceled):
 		return "abandoned" // no query waited for the reply any more
@@ -126,12 +123,10 @@ func outcome(ctx context.Context, reply *dns.Msg, err error) string {
 		return "malformed"
 	case errors.As(err, &timeout) && timeout.Timeout(): // also context.DeadlineExceeded
 		return "timeout"
+	case err != nil:
+		return "unreachable" // an error of the network, the connection or the certificate
 	}
-	return "unreachable" // an error of the network, the connection or the certificate
-}
-
-func rcodeOutcome(rcode int) string {
-	switch rcode {
+	switch reply.Rcode {
 	case dns.RcodeSuccess, dns.RcodeNameError:
 		return "answered"
 	case dns.RcodeServerFailure:

@@ -16,17 +16,14 @@ import (
 )
 
 const (
-	// hedgeDelay is how long a server may be silent before the next one is tried as well. A
-	// resolver needs less for most names. musl repeats a query after 2.5 seconds, glibc after
-	// five.
+	// hedgeDelay is how long a server may be silent before the next one is tried as well. A resolver needs less for
+	// most names. musl repeats a query after 2.5 seconds, glibc after five.
 	hedgeDelay = 200 * time.Millisecond
 
-	// maxTries is how many servers a query waits for at the same time. Each try has a
-	// goroutine.
+	// maxTries is how many servers a query waits for at the same time. Each try has a goroutine.
 	maxTries = 2
 
-	// rounds is how often a server that does not reply is tried per query. A packet may
-	// have been lost.
+	// rounds is how often a server that does not reply is tried per query. A packet may have been lost.
 	rounds = 2
 )
 

@@ -23,12 +23,10 @@ import (
 // errStopped is returned for queries over TCP and TLS after Run has ended.
 var errStopped = errors.New("upstream client is stopped")
 
-// Run owns the sockets and connections to servers, probes servers that may be down until they reply,
-// and detects loops: at the start, after SetServers, every Config.LoopCheck, and after a query
-// that no server answered. When ctx ends, Run waits until the queries on them are answered or
-// time out, closes them and returns nil. Exchange may be called before
-// Run, such as during a reload. After Run, Exchange uses UDP only. Run panics if it is running
-// already.
+// Run owns the sockets and connections to servers, probes servers that may be down until they reply, and detects
+// loops: at the start, after SetServers, every Config.LoopCheck, and after a query that no server answered. When ctx
+// ends, Run waits until the queries on them are answered or time out, closes them and returns nil. Exchange may be
+// called before Run, such as during a reload. After Run, Exchange uses UDP only. Run panics if it is running already.
 func (c *Client) Run(ctx context.Context) error {
 	c.mu.Lock()
 	if c.phase == inRun {
@@ -89,8 +87,7 @@ func (c *Client) endRun() {
 	}
 }
 
-// goInRun calls f in a goroutine that Run waits for, with the context of Run. It returns false
-// if Run is not running.
+// goInRun calls f in a goroutine that Run waits for, with the context of Run. It returns false if Run is not running.
 func (c *Client) goInRun(f func(context.Context)) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,15 +147,13 @@ func (c *Client) probeServer(ctx context.Context, s *server) {
 	s.looping = looping
 }
 
-// LoopDetector detects forwarding loops: upstream servers that send queries back to this
-// server, directly or through others. A host's resolv.conf that names the cluster DNS is
-// enough for one. A probe is a query for a random name; if this server receives it, there
-// is a loop.
+// LoopDetector detects forwarding loops: upstream servers that send queries back to this server, directly or through
+// others. A host's resolv.conf that names the cluster DNS is enough for one. A probe is a query for a random name; if
+// this server receives it, there is a loop.
 //
-// Several replicas behind one address share a key. The name of a probe proves that its
-// sender has the key. A replica that receives the probe of another one answers it with a
-// record that proves the same. If that record comes back, there is a loop, whichever
-// replica the address led to.
+// Several replicas behind one address share a key. The name of a probe proves that its sender has the key. A replica
+// that receives the probe of another one answers it with a record that proves the same. If that record comes back,
+// there is a loop, whichever replica the address led to.
 //
 // The zero value is ready to use, with a random key. All clients of a process share one
 // LoopDetector with the server that would receive the probes.
@@ -174,8 +169,7 @@ type LoopDetector struct {
 // takes no lock for their queries.
 const probeType = dns.TypeHINFO
 
-// Lengths of the first two labels of a probe's name, in octets before they are encoded as
-// hexadecimal digits.
+// Lengths of the first two labels of a probe's name, in octets before they are encoded as hexadecimal digits.
 const (
 	probeRandom = 16
 	probeProof  = 8
@@ -194,9 +188,8 @@ func (l *LoopDetector) SetKey(key string) {
 	}
 }
 
-// proof returns the HMAC of the text, cut to a number of octets, in hexadecimal digits: only
-// servers with the key can compute it. purpose separates the proofs in names from those in
-// records.
+// proof returns the HMAC of the text, cut to a number of octets, in hexadecimal digits: only servers with the key can
+// compute it. purpose separates the proofs in names from those in records.
 func (l *LoopDetector) proof(purpose, text string, octets int) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -248,8 +241,7 @@ func (l *LoopDetector) AnswerProbe(name string) dns.RR {
 	}
 }
 
-// isAnswer reports whether m has the record with which a server with the same key answers
-// the probe.
+// isAnswer reports whether m has the record with which a server with the same key answers the probe.
 func (l *LoopDetector) isAnswer(name string, m *dns.Msg) bool {
 	want := l.proof(proofRecord, name, probeRandom)
 	return m != nil && slices.ContainsFunc(m.Answer, func(r dns.RR) bool {

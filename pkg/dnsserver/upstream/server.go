@@ -29,15 +29,13 @@ const (
 	DefaultTryTimeout = 2 * time.Second
 	// DefaultTimeout bounds all tries of a query together.
 	DefaultTimeout = 5 * time.Second
-	// DefaultIdleTimeout is how long an unused connection is kept (RFC 7766
-	// section 6.2.3: a few seconds).
+	// DefaultIdleTimeout is how long an unused connection is kept (RFC 7766 section 6.2.3: a few seconds).
 	DefaultIdleTimeout = 10 * time.Second
 	// DefaultLoopCheck is the interval between probes for loops.
 	DefaultLoopCheck = 5 * time.Minute
 )
 
-// While a server loops, the interval between probes is Config.LoopCheck / loopRecheck: 30 seconds
-// by default.
+// While a server loops, the interval between probes is Config.LoopCheck / loopRecheck: 30 seconds by default.
 const loopRecheck = 10
 
 // Errors of [Client.Exchange] that do not come from a server.
@@ -243,12 +241,10 @@ func parseAddress(text string, port uint16) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(addr, port), nil
 }
 
-// udpSize is the largest message over UDP: it passes every network unfragmented (DNS
-// flag day 2020).
+// udpSize is the largest message over UDP: it passes every network unfragmented (DNS flag day 2020).
 const udpSize = 1232
 
-// query is a query to forward. Its wire form has the ID zero; each transmission sets its
-// own.
+// query is a query to forward. Its wire form has the ID zero; each transmission sets its own.
 type query struct {
 	question   dns.Question // name in lower case
 	wire       []byte

@@ -19,9 +19,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// exchangeStream sends a query over TCP or TLS. The server may close a reused connection
-// at any moment, which is not a failure: the query is sent once more, over a new
-// connection (RFC 7766 section 6.2.4).
+// exchangeStream sends a query over TCP or TLS. The server may close a reused connection at any moment, which is not
+// a failure: the query is sent once more, over a new connection (RFC 7766 section 6.2.4).
 func (c *Client) exchangeStream(ctx context.Context, s *server, q *query, wire []byte) (*dns.Msg, error) {
 	for again := true; ; again = false {
 		conn, reused, err := c.acquireConn(s)
@@ -81,9 +80,8 @@ func (c *Client) dialer(to Server) func(context.Context) (net.Conn, error) {
 	}
 }
 
-// maxConnUsers is the largest number of queries on a connection. A server may read no further query
-// while so many wait for their replies, as the cluster DNS does: queries for names that take long would
-// then delay all others.
+// maxConnUsers is the largest number of queries on a connection. A server may read no further query while so many
+// wait for their replies, as the cluster DNS does: queries for names that take long would then delay all others.
 const maxConnUsers = 64
 
 // errConnClosed is the error of queries on a connection that closeIfSilentSince has closed.
@@ -234,8 +232,7 @@ func (c *streamConn) deliver(m *dns.Msg, err error) {
 	}
 }
 
-// close ends the connection; all pending queries fail with reason. The first reason
-// counts.
+// close ends the connection; all pending queries fail with reason. The first reason counts.
 func (c *streamConn) close(reason error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -215,8 +215,7 @@ func (c *Client) readUDP(u *udpSocket) {
 	}
 }
 
-// deliverUDP passes a packet to the query that it is a reply to. It reports false for packets that match
-// no query.
+// deliverUDP passes a packet to the query that it is a reply to. It reports false for packets that match no query.
 func (c *Client) deliverUDP(u *udpSocket, packet []byte) bool {
 	id := binary.BigEndian.Uint16(packet)
 	var sent *sentQuery

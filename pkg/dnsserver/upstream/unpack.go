@@ -30,12 +30,10 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
 
-// Unpack parses a message. Unlike the library it requires all records that the header counts.
-// With an error it returns the message as far as it is readable. Octets after the last record
-// are ignored.
+// Unpack parses a message. Unlike the library it requires all records that the header counts. With an error it
+// returns the message as far as it is readable. Octets after the last record are ignored.
 //
-// The time is proportional to the length: a name has at most 255 octets, however it is
-// compressed.
+// The time is proportional to the length: a name has at most 255 octets, however it is compressed.
 func Unpack(wire []byte) (*dns.Msg, error) {
 	m := new(dns.Msg)
 	if len(wire) < headerLen {
@@ -190,8 +188,7 @@ func SkipName(wire []byte, at int) int {
 	return -1
 }
 
-// unpackNames parses the RDATA from an offset to the end of wire, with its names
-// decompressed.
+// unpackNames parses the RDATA from an offset to the end of wire, with its names decompressed.
 func unpackNames(h dns.RR_Header, l layout, wire []byte, at int) (dns.RR, error) {
 	if !l.fits(wire, at) {
 		return nil, malformed("record of type %v: incomplete data", dns.Type(h.Rrtype))

@@ -1,9 +1,8 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package zone holds the name tree of the cluster: the names that follow from its
-// Services and EndpointSlices, and the records that they own, by Kubernetes DNS-Based
-// Service Discovery 1.1.0.
+// Package zone holds the name tree of the cluster: the names that follow from its Services and EndpointSlices, and
+// the records that they own, by Kubernetes DNS-Based Service Discovery 1.1.0.
 //
 // There is one writer and any number of readers. The writer applies objects in an
 // [Edit]. The readers use a [Snapshot], which never changes, and never wait. The cost of

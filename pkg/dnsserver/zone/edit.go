@@ -166,8 +166,7 @@ func (e *Edit) copyService(namespace, name string) (old, next *service) {
 	return old, &service{identity: old.identity, spec: old.spec, slices: slices.Clone(old.slices), named: old.named}
 }
 
-// publish replaces old, which may be nil, with next, and updates their namespace and
-// their reverse names.
+// publish replaces old, which may be nil, with next, and updates their namespace and their reverse names.
 func (e *Edit) publish(old, next *service) {
 	key := string(serviceKey(new([maxKey]byte), next.namespace, next.name))
 	next.version = e.zone.gen
@@ -288,8 +287,7 @@ func (s *service) servesFrom(slice *EndpointSlice, ep Endpoint) bool {
 	return false
 }
 
-// owner is a name that has a PTR record at an address: a Service at its cluster IP, or
-// an endpoint.
+// owner is a name that has a PTR record at an address: a Service at its cluster IP, or an endpoint.
 type owner struct {
 	id      *identity
 	host    string // the endpoint's Hostname

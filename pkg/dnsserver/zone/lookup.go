@@ -43,10 +43,9 @@ type Node struct {
 	addr        netip.Addr
 }
 
-// Lookup looks up a name. The second result is the apex of the zone that contains the name, whose
-// SOA record a negative answer needs. It is empty for NotInZone. Without Config.Reverse each
-// reverse name of an address in the cluster is the apex of a zone: the server is not
-// authoritative for the names above it.
+// Lookup looks up a name. The second result is the apex of the zone that contains the name, whose SOA record a
+// negative answer needs. It is empty for NotInZone. Without Config.Reverse each reverse name of an address in the
+// cluster is the apex of a zone: the server is not authoritative for the names above it.
 func (s *Snapshot) Lookup(name fqdn.Name) (Status, fqdn.Name, Node) {
 	below, ok := name.Within(s.config.Domain)
 	if !ok {
@@ -62,8 +61,7 @@ func (s *Snapshot) Lookup(name fqdn.Name) (Status, fqdn.Name, Node) {
 	return Exists, s.config.Domain, node
 }
 
-// maxDepth is the largest number of labels below the domain, that of
-// _port._proto.service.namespace.svc.
+// maxDepth is the largest number of labels below the domain, that of _port._proto.service.namespace.svc.
 const maxDepth = 5
 
 func (s *Snapshot) lookupDomain(below fqdn.Name) (Node, bool) {
@@ -163,10 +161,9 @@ func (s *Snapshot) lookupPod(path []string) (Node, bool) {
 	return Node{}, false
 }
 
-// canBePod reports whether a pod can have the address: a unicast address of more than one link,
-// in the reverse ranges if there are any. For other addresses a name would serve only attacks:
-// with one for 127.0.0.1 or 169.254.169.254 a web page gets access to services that trust the
-// local host or the node (DNS rebinding).
+// canBePod reports whether a pod can have the address: a unicast address of more than one link, in the reverse ranges
+// if there are any. For other addresses a name would serve only attacks: with one for 127.0.0.1 or 169.254.169.254 a
+// web page gets access to services that trust the local host or the node (DNS rebinding).
 func (c *Config) canBePod(addr netip.Addr) bool {
 	thisNetwork := addr.Is4() && addr.As4()[0] == 0 // 0.0.0.0/8, RFC 1122 section 3.2.1.3
 	if !addr.IsGlobalUnicast() || addr.Is4In6() || thisNetwork {

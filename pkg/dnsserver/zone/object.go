@@ -33,8 +33,7 @@ type Service struct {
 
 	Ports []Port
 
-	// PublishNotReady is spec.publishNotReadyAddresses: endpoints that are not ready
-	// have names, too.
+	// PublishNotReady is spec.publishNotReadyAddresses: endpoints that are not ready have names, too.
 	PublishNotReady bool
 }
 
@@ -46,8 +45,7 @@ func (s *Service) equal(t *Service) bool {
 		s.PublishNotReady == t.PublishNotReady && slices.Equal(s.ClusterIPs, t.ClusterIPs) && slices.Equal(s.Ports, t.Ports)
 }
 
-// Port is a port of a Service or of the endpoints in a slice. A port without a name has
-// no record.
+// Port is a port of a Service or of the endpoints in a slice. A port without a name has no record.
 type Port struct {
 	Name     string
 	Protocol string // tcp, udp or sctp
@@ -83,8 +81,7 @@ func (s *EndpointSlice) named() (n int) {
 type Endpoint struct {
 	Addr netip.Addr
 
-	// Hostname is the label of the endpoint below the Service. If it is "", the label
-	// is derived from the address.
+	// Hostname is the label of the endpoint below the Service. If it is "", the label is derived from the address.
 	Hostname string
 
 	// Ready is the condition; nil in the API means true.
@@ -108,8 +105,7 @@ type addrPods struct {
 	pods []*Pod // in the order of PutPod
 }
 
-// namespace is a namespace that is declared or has Services. It is immutable once
-// published.
+// namespace is a namespace that is declared or has Services. It is immutable once published.
 type namespace struct {
 	name     string
 	declared bool // by PutNamespace
@@ -151,8 +147,7 @@ func (s *service) serves(e Endpoint) bool {
 	return s.exists() && s.spec.ExternalName == "" && (e.Ready || s.spec.PublishNotReady)
 }
 
-// findSlice returns the slice of that name, nil if there is none, and its index or the index at
-// which to insert it.
+// findSlice returns the slice of that name, nil if there is none, and its index or the index at which to insert it.
 func findSlice(list []*EndpointSlice, name string) (*EndpointSlice, int) {
 	i, ok := slices.BinarySearchFunc(list, name, func(e *EndpointSlice, name string) int {
 		return cmp.Compare(e.Name, name)
@@ -185,9 +180,8 @@ func serviceKey(buf *[maxKey]byte, namespace, name string) []byte {
 	return key
 }
 
-// addrLabel returns the label of an endpoint without a hostname, or of a pod: its address
-// with dashes. A label must not end with a dash, so that an address that ends with "::"
-// gets a 0.
+// addrLabel returns the label of an endpoint without a hostname, or of a pod: its address with dashes. A label must
+// not end with a dash, so that an address that ends with "::" gets a 0.
 func addrLabel(addr netip.Addr) string {
 	var buf [40]byte
 	return string(appendAddrLabel(buf[:0], addr))
@@ -220,9 +214,8 @@ func parseAddrLabel(label string) (netip.Addr, bool) {
 	return addr, err == nil
 }
 
-// The Check functions report why an object cannot have names. The API server validates its
-// objects; those from other sources, such as manifests and snapshots, must be checked before
-// they are put into a zone.
+// The Check functions report why an object cannot have names. The API server validates its objects; those from other
+// sources, such as manifests and snapshots, must be checked before they are put into a zone.
 
 // CheckNamespace checks the name of a namespace in a zone at domain.
 func CheckNamespace(domain fqdn.Name, name string) error {
@@ -315,8 +308,7 @@ func checkAddr(addr netip.Addr) error {
 // field is a label of a name and its field in the API.
 type field struct{ path, label string }
 
-// checkNames checks the labels, and the length of the name that they make below
-// svc.<domain>.
+// checkNames checks the labels, and the length of the name that they make below svc.<domain>.
 func checkNames(domain fqdn.Name, labels ...field) error {
 	wire := len("\x03svc") + len(domain)
 	for _, l := range labels {

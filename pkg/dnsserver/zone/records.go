@@ -81,8 +81,7 @@ func hostLabel(hostname string, addr netip.Addr) string {
 	return addrLabel(addr)
 }
 
-// view holds the addresses at the name of a service, computed from its slices on the first
-// lookup.
+// view holds the addresses at the name of a service, computed from its slices on the first lookup.
 type view struct {
 	exists bool         // the name exists
 	alias  fqdn.Name    // of a Service of type ExternalName
@@ -139,9 +138,8 @@ func splitFamilies(addrs []netip.Addr) (v4, v6 []netip.Addr) {
 // Service each lookup reads as many endpoints as fit into the reply.
 const maxSorted = 1024
 
-// Sample returns at most limit different addresses of a node that is Large, ascending. They are the
-// addresses of consecutive endpoints, the first of which is random. It writes them to buf if its
-// capacity suffices.
+// Sample returns at most limit different addresses of a node that is Large, ascending. They are the addresses of
+// consecutive endpoints, the first of which is random. It writes them to buf if its capacity suffices.
 func (n *Node) Sample(buf []netip.Addr, is4 bool, limit int) []netip.Addr {
 	of := func(yield func(Endpoint, *EndpointSlice) bool) {
 		for ep, slice := range n.svc.servedRandom() {

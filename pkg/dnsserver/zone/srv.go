@@ -37,9 +37,8 @@ func (t *Target) AppendLabel(b []byte) []byte {
 	return b
 }
 
-// SRVSet is the set of SRV records of a node: one for each target and port number. Their
-// priority is 0. A record is built when it is read: a Service may have 100,000 targets, and
-// few fit into a reply.
+// SRVSet is the set of SRV records of a node: one for each target and port number. Their priority is 0. A record is
+// built when it is read: a Service may have 100,000 targets, and few fit into a reply.
 type SRVSet struct {
 	Service fqdn.Name // the parent of the labels of the targets
 
@@ -50,8 +49,7 @@ type SRVSet struct {
 // Targets returns the number of targets, some of which may have no record.
 func (s SRVSet) Targets() int { return len(s.targets) }
 
-// All yields the target and the port number of each record, in a stable order that is rotated
-// to begin with a target.
+// All yields the target and the port number of each record, in a stable order that is rotated to begin with a target.
 func (s SRVSet) All(first int) iter.Seq2[*Target, uint16] {
 	return func(yield func(*Target, uint16) bool) {
 		for i := range s.targets {
@@ -74,8 +72,7 @@ func (s SRVSet) has(p Port) bool {
 	return s.port == "" || p.Name == s.port && p.Protocol == s.proto
 }
 
-// maxWeight is the sum of the weights of a set with at most maxWeight records. In a larger set
-// each has the weight 1.
+// maxWeight is the sum of the weights of a set with at most maxWeight records. In a larger set each has the weight 1.
 const maxWeight = 100
 
 // Weight returns the weight of each record.
@@ -89,9 +86,8 @@ func (s SRVSet) Weight() uint16 {
 	return uint16(maxWeight / max(n, 1))
 }
 
-// SRV returns the SRV records of the node (specification 2.3.2 and 2.4.2), or at least limit of
-// them. Endpoints have ports of their own, so that those of a headless Service come from its
-// slices.
+// SRV returns the SRV records of the node (specification 2.3.2 and 2.4.2), or at least limit of them. Endpoints have
+// ports of their own, so that those of a headless Service come from its slices.
 func (n Node) SRV(limit int) SRVSet {
 	if n.svc == nil {
 		return SRVSet{}

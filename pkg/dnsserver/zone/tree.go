@@ -10,15 +10,13 @@ import (
 	"strings"
 )
 
-// tree is a persistent, ordered map from strings to values. It is a radix tree whose
-// published nodes never change, so that readers need no lock. A change copies only the
-// nodes on the path of its key. The zero tree is empty.
+// tree is a persistent, ordered map from strings to values. It is a radix tree whose published nodes never change, so
+// that readers need no lock. A change copies only the nodes on the path of its key. The zero tree is empty.
 type tree[V any] struct {
 	root *node[V]
 }
 
-// node holds the bytes of a key below those of its parent. A node without a value has at
-// least two children.
+// node holds the bytes of a key below those of its parent. A node without a value has at least two children.
 type node[V any] struct {
 	prefix string
 	value  *V       // nil: no key ends here
@@ -88,9 +86,8 @@ func (n *node[V]) all(yield func(*V) bool) bool {
 	return true
 }
 
-// set sets the value of key; nil removes the key. Nodes of the same gen are not published
-// yet and are changed in place, so that a bulk load copies nothing. gen must not be 0, nor
-// be used again after the tree has been published.
+// set sets the value of key; nil removes the key. Nodes of the same gen are not published yet and are changed in
+// place, so that a bulk load copies nothing. gen must not be 0, nor be used again after the tree has been published.
 func (t *tree[V]) set(gen uint64, key string, v *V) {
 	t.root = t.root.set(gen, key, v)
 }
@@ -173,8 +170,7 @@ func (n *node[V]) normalize(gen uint64) *node[V] {
 	return child
 }
 
-// editable returns n if the edit created it, else a copy. Leaves do not record their edit
-// and are always copied.
+// editable returns n if the edit created it, else a copy. Leaves do not record their edit and are always copied.
 func (n *node[V]) editable(gen uint64) *node[V] {
 	if n.fork == nil {
 		return &node[V]{prefix: n.prefix, value: n.value}
@@ -216,8 +212,7 @@ func (n *node[V]) child(first byte) *node[V] {
 	return nil
 }
 
-// search returns the index of the child that begins with first, or the index at which to
-// insert it.
+// search returns the index of the child that begins with first, or the index at which to insert it.
 func (n *node[V]) search(first byte) (int, bool) {
 	if n.fork == nil {
 		return 0, false

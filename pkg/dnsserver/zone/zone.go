@@ -31,15 +31,13 @@ type Config struct {
 	// Pods selects the names below pod.<zone>. The zero value: PodsDisabled.
 	Pods PodMode
 
-	// Reverse are the ranges for whose reverse names the zone is authoritative: a
-	// name without an owner does not exist, and all names outside of them are
-	// NotInZone. Empty: the zone has the reverse names of the cluster's addresses
-	// alone, and other reverse names are NotInZone.
+	// Reverse are the ranges for whose reverse names the zone is authoritative: a name without an owner does not
+	// exist, and all names outside of them are NotInZone. Empty: the zone has the reverse names of the cluster's
+	// addresses alone, and other reverse names are NotInZone.
 	Reverse []netip.Prefix
 
-	// Local are the addresses of the server. The name server of the zone is the
-	// Service that has one of them as an endpoint; without one, it is ns.dns with
-	// these addresses.
+	// Local are the addresses of the server. The name server of the zone is the Service that has one of them as an
+	// endpoint; without one, it is ns.dns with these addresses.
 	Local []netip.Addr
 }
 
@@ -66,8 +64,7 @@ func New(config Config) (*Zone, error) {
 	return z, nil
 }
 
-// Empty returns a zone that contains no name, for a server without a cluster zone. It must
-// not be updated.
+// Empty returns a zone that contains no name, for a server without a cluster zone. It must not be updated.
 func Empty() *Zone {
 	z := &Zone{config: &Config{}}
 	z.current.Store(&Snapshot{config: z.config, loaded: true})
@@ -139,8 +136,7 @@ func (s *Snapshot) Services() iter.Seq[*Service] {
 	}
 }
 
-// EndpointSlices yields the slices by Service, in the order of Services, and by name. They
-// must not be changed.
+// EndpointSlices yields the slices by Service, in the order of Services, and by name. They must not be changed.
 func (s *Snapshot) EndpointSlices() iter.Seq[*EndpointSlice] {
 	return func(yield func(*EndpointSlice) bool) {
 		for svc := range s.services.all() {
