@@ -227,12 +227,10 @@ func (m *machine) testDrain(ctx context.Context, t *testing.T, u *unit, old kube
 		_, err := old.exec(ctx, container, "/bin/busybox", "sh", "-c", "busybox touch /began && busybox sleep 2")
 		inProgress <- err
 	}()
-	if err := poll(func() error {
+	await(t, func() error {
 		_, err := m.directly(t).exec(ctx, container, "/bin/busybox", "ls", "/began")
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	if err := u.service.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

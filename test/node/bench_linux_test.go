@@ -31,8 +31,8 @@ const (
 // BenchmarkInstant measures.
 func BenchmarkContainerd(b *testing.B) {
 	m := newMachine(b, "")
-	pods := typicalPods(maxPods)
-	shim := startProcess(b, m.endpoint(), newAPIServer(b, pods))
+	pods := typicalPods(b, maxPods)
+	shim := startProcess(b, m.endpoint(), pods)
 	direct := m.kubelet(b, m.endpoint(), "direct")
 	config := direct.sandboxOf(engine(b, facts()), m.host(), pods[0])
 	compare(b, direct, shim, []call{
@@ -52,9 +52,9 @@ func BenchmarkContainerd(b *testing.B) {
 
 // BenchmarkInstant measures calls to a runtime that replies at once.
 func BenchmarkInstant(b *testing.B) {
-	pods := typicalPods(maxPods)
+	pods := typicalPods(b, maxPods)
 	socket := serve(b, newInstant(b, pods))
-	shim := startProcess(b, socket, newAPIServer(b, pods))
+	shim := startProcess(b, socket, pods)
 	direct := kubelet{runtime: runtimeapi.NewRuntimeServiceClient(connect(b, socket)), timings: new(timings)}
 	compare(b, direct, shim, []call{
 		{"Version", version},
@@ -67,7 +67,7 @@ func BenchmarkInstant(b *testing.B) {
 // BenchmarkMemory measures the memory of a shim on a full node: after the start, after
 // many restarts of every pod, after large replies, and when idle.
 func BenchmarkMemory(b *testing.B) {
-	pods := typicalPods(maxPods)
+	pods := typicalPods(b, maxPods)
 	text, err := json.Marshal(pods)
 	if err != nil {
 		b.Fatal(err)
@@ -75,7 +75,7 @@ func BenchmarkMemory(b *testing.B) {
 	if each := len(text) / len(pods); each < 6000 || each > 10000 {
 		b.Fatalf("a pod has %d bytes in JSON, those of clusters have 6000 to 10000", each)
 	}
-	shim := startProcess(b, serve(b, newInstant(b, pods)), newAPIServer(b, pods))
+	shim := startProcess(b, serve(b, newInstant(b, pods)), pods)
 	rest := func(*testing.B, kubelet) error { time.Sleep(100 * time.Millisecond); return nil }
 	for _, c := range []call{
 		{"start", rest},

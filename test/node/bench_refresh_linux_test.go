@@ -83,7 +83,7 @@ func (n *nri) follow(b *testing.B, files []string, text string) (first, last tim
 	b.Helper()
 	began := time.Now()
 	n.write(b, "etc/resolv.conf", text)
-	if err := poll(func() error {
+	await(b, func() error {
 		followed := 0
 		for _, path := range files {
 			content, err := os.ReadFile(path)
@@ -102,8 +102,6 @@ func (n *nri) follow(b *testing.B, files []string, text string) (first, last tim
 			return fmt.Errorf("%d of %d files follow", followed, len(files))
 		}
 		return nil
-	}); err != nil {
-		b.Fatal(err)
-	}
+	})
 	return first, last
 }

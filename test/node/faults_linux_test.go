@@ -213,15 +213,12 @@ func (s *served) startNodeCache(t *testing.T) {
 		command, serves = fmt.Sprintf("%s -conf %s", s.coreDNS, filepath.Join(s.dir, "Corefile")), "CoreDNS-"
 	}
 	s.cache = s.spawn(t, command, log)
-	err := poll(func() error {
+	await(t, func() error {
 		if s.run(t, fmt.Sprintf(`cat "$DIR/%[2]s" 2>/dev/null | { grep -c '%[1]s' || true; }`, serves, log)) == "0" {
 			return errors.New("the node cache does not serve")
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func restartNodeCache(t *testing.T, s *served, _ load) {

@@ -171,15 +171,12 @@ func (l load) done() (n int) {
 // reach waits until percent of the lookups are complete.
 func (l load) reach(t *testing.T, percent int) {
 	t.Helper()
-	err := poll(func() error {
+	await(t, func() error {
 		if n := l.done(); n < lookedUp*percent/100 {
 			return fmt.Errorf("%d of %d lookups have ended", n, lookedUp)
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // wait waits until all lookups are complete.
@@ -200,7 +197,7 @@ type tally struct {
 // recovers waits until lookups of each kind succeed in a pod.
 func (l load) recovers(t *testing.T, p loadPod) {
 	t.Helper()
-	err := poll(func() error {
+	await(t, func() error {
 		out := l.run(t, fmt.Sprintf("unshare --mount sh %s; echo", filepath.Join(l.dir, p.String()+".again.sh")))
 		lines := strings.Split(strings.TrimSuffix(out, ";"), ";")
 		c := p.tally(t, lines)
@@ -212,9 +209,6 @@ func (l load) recovers(t *testing.T, p loadPod) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
 }
 
 // tally counts the results in lines of a pod.

@@ -23,6 +23,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // nodeName is the hostname of the machine.
@@ -190,17 +191,10 @@ func tail(path string, size int) string {
 // patience limits each step, on a busy machine too.
 const patience = 2 * time.Minute
 
-// poll calls try until it succeeds, for changes that another process makes without
-// notice. It returns the last error after patience.
-func poll(try func() error) error {
-	deadline := time.Now().Add(patience)
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		err := try()
-		if err == nil || time.Now().After(deadline) {
-			return err
-		}
-		time.Sleep(pause)
-	}
+// await calls try until it succeeds, for changes that another process makes without notice.
+func await(t testing.TB, try func() error) {
+	t.Helper()
+	poll.UntilNil(t, "the machine", try)
 }
 
 func (m *machine) endpoint() string { return filepath.Join(m.dir, "containerd.sock") }
@@ -211,7 +205,7 @@ func (m *machine) startContainerd(t testing.TB) {
 	start := time.Now()
 	m.containerd = m.spawn(t, `containerd --config "$DIR/config.toml"`, "log")
 	r := runtimeapi.NewRuntimeServiceClient(connect(t, m.endpoint()))
-	err := poll(func() error {
+	await(t, func() error {
 		status, err := r.Status(t.Context(), &runtimeapi.StatusRequest{})
 		for _, c := range status.GetStatus().GetConditions() {
 			if (c.Type == "RuntimeReady" || c.Type == "NetworkReady") && !c.Status {
@@ -220,9 +214,6 @@ func (m *machine) startContainerd(t testing.TB) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatalf("containerd does not start: %v", err)
-	}
 	v, err := r.Version(t.Context(), &runtimeapi.VersionRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -247,16 +238,13 @@ func (m *machine) importImages(t testing.TB) {
 	}
 	images := runtimeapi.NewImageServiceClient(connect(t, m.endpoint()))
 	for _, name := range []string{nodetools.PauseImage, nodetools.GlibcImage, nodetools.MuslImage} {
-		err := poll(func() error {
+		await(t, func() error {
 			s, err := images.ImageStatus(t.Context(), &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
 			if err == nil && s.Image == nil {
 				err = errors.New("is not known")
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatalf("image %s: %v", name, err)
-		}
 	}
 }
 

@@ -229,24 +229,20 @@ func get(client *http.Client, url string) ([]byte, error) {
 // await returns when the server at address has the page at path, such as "/readyz".
 func (n *nri) await(t testing.TB, address, path string) {
 	t.Helper()
-	if err := poll(func() error { _, err := get(&n.http, "http://"+address+path); return err }); err != nil {
-		t.Fatal(err)
-	}
+	await(t, func() error { _, err := get(&n.http, "http://"+address+path); return err })
 }
 
 // awaitRuntimeLost waits until the agent reports that its relay has no runtime.
 func (n *nri) awaitRuntimeLost(t testing.TB) {
 	t.Helper()
-	if err := poll(func() error {
+	await(t, func() error {
 		const want = "the NRI relay or shim is not connected to the container runtime"
 		_, err := get(&n.http, "http://"+agentAddress+"/readyz")
 		if err == nil || !strings.Contains(err.Error(), want) {
 			return fmt.Errorf("the agent without a runtime: %v, want %q", err, want)
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 }
 
 // startPod starts pod as a kubelet without a shim does. The pod is removed when t ends.
@@ -285,15 +281,13 @@ func (n *nri) startSandbox(ctx context.Context, t testing.TB, pod *corev1.Pod) (
 // written after the start.
 func (n *nri) awaitConfig(t *testing.T, container string, want resolvconf.Config) {
 	t.Helper()
-	if err := poll(func() error {
+	await(t, func() error {
 		v, err := n.view(t.Context(), container)
 		if diff := cmp.Diff(want, v.config()); err == nil && diff != "" {
 			err = fmt.Errorf("resolv.conf (-want +got):\n%s", diff)
 		}
 		return err
-	}); err != nil {
-		t.Error(err)
-	}
+	})
 }
 
 // check starts a pod with autopath between before and after. It starts in any case, with the
@@ -448,15 +442,13 @@ func (n *nri) testChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.startAgent(t)
-	if err := poll(func() error {
+	await(t, func() error {
 		body, err := get(&n.http, "http://"+agentAddress+"/metrics")
 		if err == nil && !strings.Contains(string(body), `dnsconfigurer_agent_decisions_total{outcome="unverified"} 1`) {
 			err = errors.New("no decision for the pod")
 		}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	if v, err := n.view(t.Context(), container); err != nil || v.ResolvConf != own+"\n" {
 		t.Errorf("%v, the file was replaced:\n%s", err, v.ResolvConf)
 	}

@@ -38,12 +38,10 @@ func (n *nri) testRegistration(t *testing.T) {
 	api.Apply(deleted)
 	stopped := make(chan error, 1)
 	go func() { stopped <- n.stop(ctx, container, longStop) }()
-	if err := poll(func() error {
+	await(t, func() error {
 		_, err := n.exec(ctx, container, "/bin/busybox", "ls", "/stopping")
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	pods := []string{"meanwhile-started", "meanwhile-killed"}
 	for _, name := range pods {
 		n.spawnRelay(t)
@@ -114,16 +112,14 @@ func (n *nri) useAPI(t *testing.T, fields string) {
 // awaitWaiting returns when the relay reports that it waits for the end of a stop.
 func (n *nri) awaitWaiting(t *testing.T) {
 	t.Helper()
-	if err := poll(func() error {
+	await(t, func() error {
 		const want = "pods that are being stopped on this node: 1"
 		_, err := get(&n.http, "http://"+relayAddress+"/readyz")
 		if err == nil || !strings.Contains(err.Error(), want) {
 			return fmt.Errorf("the relay during a stop: %v, want %q", err, want)
 		}
 		return nil
-	}); err != nil {
-		t.Error(err)
-	}
+	})
 }
 
 // deletedPod returns a pod as the API server has it while the kubelet stops its container.

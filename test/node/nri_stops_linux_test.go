@@ -170,12 +170,10 @@ func (n *nri) startStopped(ctx context.Context, t *testing.T, c stoppedContainer
 	if _, err := n.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: created.ContainerId}); err != nil {
 		t.Fatal(err)
 	}
-	if err := poll(func() error {
+	await(t, func() error {
 		_, err := n.exec(ctx, created.ContainerId, "/bin/busybox", "ls", "/ready")
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	return created.ContainerId
 }
 

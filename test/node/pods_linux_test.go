@@ -301,12 +301,10 @@ func (m *machine) testRestart(t *testing.T) {
 	}
 	m.startContainerd(t)
 	start := time.Now()
-	if err := poll(func() error {
+	await(t, func() error {
 		_, err := s.runtime.Version(ctx, &runtimeapi.VersionRequest{})
 		return err
-	}); err != nil {
-		t.Fatalf("through the shim, containerd is not back: %v", err)
-	}
+	})
 	m.timings.add("reconnection of the shim to containerd", start)
 
 	v, err := s.view(ctx, container)

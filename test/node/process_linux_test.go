@@ -5,23 +5,23 @@ package node
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"sigs.k8s.io/yaml"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -37,57 +37,24 @@ type shimProcess struct {
 }
 
 // startProcess runs the shim in front of the runtime at socket until b ends. It returns
-// when the shim has listed the pods of api and reaches the runtime.
-func startProcess(b *testing.B, socket string, api *apiServer) *shimProcess {
+// when the shim has listed pods and reaches the runtime.
+func startProcess(b *testing.B, socket string, pods []*corev1.Pod) *shimProcess {
 	b.Helper()
 	if _, err := os.Stat(program); err != nil {
 		b.Fatalf("%v: run make build", err)
 	}
-	dir := shortDir(b)
+	dir, api := shortDir(b), kubeapi.New()
+	for _, pod := range pods {
+		api.Apply(pod)
+	}
 	server := httptest.NewTLSServer(api)
 	b.Cleanup(server.Close)
-	writeNode(b, dir, server)
-	p := &shimProcess{addr: process.Loopback(b, 1)[0]}
-	path := filepath.Join(dir, "run", "shim.sock")
-	log := new(bytes.Buffer)
-	file := filepath.Join(dir, "shim.yaml")
-	text := shimHead + fmt.Sprintf("listen: %s\nruntimeEndpoint: unix://%s\nhttp: %s\nkubeconfig: %s/kubeconfig\nmanifests: %s/manifests\n"+
-		"node: {clusterDNS: [10.96.0.10], clusterDomain: cluster.local, resolvConf: resolv.conf, nodeName: %s}\n",
-		path, socket, p.addr, dir, dir, nodeName)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	cmd := exec.Command(program, "shim", "--config", file)
-	cmd.Stderr = log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()); err != nil || b.Failed() {
-			b.Errorf("the shim ended: %v\n%s", err, log)
-		}
-	})
-	p.pid = cmd.Process.Pid
-	p.kubelet = kubelet{runtime: runtimeapi.NewRuntimeServiceClient(connect(b, path)), timings: new(timings)}
-	select {
-	case <-api.listed:
-	case <-time.After(patience):
-		b.Fatal("the shim has not listed the pods")
-	}
-	if err := poll(func() error {
-		_, err := p.runtime.Version(b.Context(), &runtimeapi.VersionRequest{})
-		return err
-	}); err != nil {
-		b.Fatal(err)
-	}
-	return p
-}
-
-// writeNode writes the files that a shim reads on a node.
-func writeNode(b *testing.B, dir string, api *httptest.Server) {
-	b.Helper()
-	files := map[string]string{"resolv.conf": hostResolvConf, "kubeconfig": kubeconfig(api)}
+	path, addr := filepath.Join(dir, "run", "shim.sock"), process.Loopback(b, 1)[0]
+	files := map[string]string{"resolv.conf": hostResolvConf, "kubeconfig": kubeconfig(server),
+		"shim.yaml": shimHead + fmt.Sprintf("listen: %s\nruntimeEndpoint: unix://%s\nhttp: %s\n"+
+			"kubeconfig: %s/kubeconfig\nmanifests: %[4]s/manifests\n"+
+			"node: {clusterDNS: [10.96.0.10], clusterDomain: cluster.local, resolvConf: resolv.conf, nodeName: %s}\n",
+			path, socket, addr, dir, nodeName)}
 	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 		files["manifests/"+name+".yaml"] = staticManifest(name)
 	}
@@ -97,17 +64,52 @@ func writeNode(b *testing.B, dir string, api *httptest.Server) {
 			b.Fatal(err)
 		}
 	}
+	p := &process.Process{Program: program, LogFile: filepath.Join(dir, "log"),
+		Args: []string{"shim", "--config", filepath.Join(dir, "shim.yaml")}}
+	if err := p.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := p.Stop(); err != nil || b.Failed() {
+			b.Errorf("the shim ended: %v\n%s", err, p.Log())
+		}
+	})
+	shim := &shimProcess{kubelet{runtime: runtimeapi.NewRuntimeServiceClient(connect(b, path)), timings: new(timings)}, p.PID(), addr}
+	await(b, func() error {
+		if api.Requests()["watch pods"] == 0 {
+			return errors.New("the shim has not listed the pods")
+		}
+		_, err := shim.runtime.Version(b.Context(), &runtimeapi.VersionRequest{})
+		return err
+	})
+	return shim
+}
+
+// typicalPods returns pods as large as those on nodes: a Deployment's pod after
+// defaulting, admission and the kubelet's status updates. Their policy is autopath, so
+// that the shim edits them.
+func typicalPods(b *testing.B, n int) (pods []*corev1.Pod) {
+	b.Helper()
+	text, err := os.ReadFile("testdata/pod.yaml")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range n {
+		pod := new(corev1.Pod)
+		values := strings.NewReplacer("NUMBER", fmt.Sprintf("%05d", i), "TEAM", fmt.Sprintf("team-%02d", i%12),
+			"UID", fmt.Sprintf("0a1b2c3d-4e5f-6789-abcd-%012d", i))
+		if err := yaml.UnmarshalStrict([]byte(values.Replace(string(text))), pod); err != nil {
+			b.Fatal(err)
+		}
+		pods = append(pods, pod)
+	}
+	return pods
 }
 
 func kubeconfig(server *httptest.Server) string {
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	return fmt.Sprintf(`apiVersion: v1
-kind: Config
-current-context: c
-clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]
-contexts: [{name: c, context: {cluster: c, user: u}}]
-users: [{name: u, user: {token: t}}]
-`, server.URL, base64.StdEncoding.EncodeToString(authority))
+	return strings.Replace(kubeapi.Kubeconfig(server.URL), "cluster: {", "cluster: {certificate-authority-data: "+
+		base64.StdEncoding.EncodeToString(authority)+", ", 1)
 }
 
 // edited returns the process's count of edited sandboxes.

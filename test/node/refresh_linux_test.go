@@ -41,7 +41,7 @@ func (n *nri) command(t testing.TB, arguments string) (output, code string) {
 // awaitPod returns a pod as the command pods prints it, when good accepts it.
 func (n *nri) awaitPod(t testing.TB, name string, good func(v1alpha1.NodePod) bool) (p v1alpha1.NodePod) {
 	t.Helper()
-	if err := poll(func() error {
+	await(t, func() error {
 		output, code := n.command(t, "pods -o json shop/"+name)
 		var pods v1alpha1.NodePods
 		if err := json.Unmarshal([]byte(output), &pods); err != nil || code != "0" || len(pods.Pods) != 1 {
@@ -51,9 +51,7 @@ func (n *nri) awaitPod(t testing.TB, name string, good func(v1alpha1.NodePod) bo
 			return fmt.Errorf("the pod has another state: %+v", p)
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	return p
 }
 

@@ -120,7 +120,7 @@ func (m *machine) startNames(t *testing.T, program string, args []string, addrs 
 	t.Helper()
 	pid := m.spawn(t, program+" "+strings.Join(args, " "), "dns.log")
 	for _, addr := range addrs {
-		err := poll(func() error {
+		await(t, func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			c, err := m.dial(ctx, "udp", at(addr))
@@ -135,9 +135,6 @@ func (m *machine) startNames(t *testing.T, program string, args []string, addrs 
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatalf("%s does not serve at %s: %v", args[0], addr, err)
-		}
 	}
 	return pid
 }

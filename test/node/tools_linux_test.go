@@ -130,15 +130,13 @@ func (w *transcript) container(id string) {
 // later.
 func (w *transcript) awaitStopped(id string) {
 	w.t.Helper()
-	if err := poll(func() error {
+	await(w.t, func() error {
 		r, err := w.runtime.ListPodSandbox(w.ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{Id: id}})
 		if err == nil && (len(r.Items) != 1 || r.Items[0].State != runtimeapi.PodSandboxState_SANDBOX_NOTREADY) {
 			err = fmt.Errorf("the sandbox is not stopped: %v", r.Items)
 		}
 		return err
-	}); err != nil {
-		w.t.Fatal(err)
-	}
+	})
 }
 
 // record calls a method of the runtime, and adds its name and its result, or its error.
