@@ -50,11 +50,7 @@ func TestAdmission_Rendered(t *testing.T) {
 // renderAll returns the policies with all rules.
 func renderAll(t *testing.T) []byte {
 	t.Helper()
-	c, err := policies.Options{ClusterDomain: "cluster.local", ClusterDNS: []string{"10.96.0.10"}}.Parse()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := c.YAML()
+	text, err := policies.Config{ClusterDomain: "cluster.local", ClusterDNS: []string{"10.96.0.10"}}.YAML()
 	if err != nil {
 		t.Fatal(err)
 	}

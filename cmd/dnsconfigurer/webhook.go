@@ -49,7 +49,7 @@ SIGHUP. If it is invalid, the webhook keeps the previous one.`,
 }
 
 func policiesCommand() *cobra.Command {
-	o, clusterCheck, check := policies.Options{}, policies.ClusterCheck{}, false
+	c, clusterCheck, check := policies.Config{}, policies.ClusterCheck{}, false
 	cmd := &cobra.Command{
 		Use:   "policies [--cluster-domain DOMAIN] [--cluster-dns IP,..]",
 		Short: "Print or check the admission policies that validate the DNS of pods",
@@ -80,10 +80,6 @@ or warned of any of the three, or the API server refused an object for another r
 			if err := usage.CheckUnset(cmd, "without --check: leave it out, or set --check", "kubeconfig", "namespace"); err != nil {
 				return err
 			}
-			c, err := o.Parse()
-			if err != nil {
-				return usage.Error{Err: err}
-			}
 			text, err := c.YAML()
 			if err != nil {
 				return err
@@ -92,7 +88,7 @@ or warned of any of the three, or the API server refused an object for another r
 			return err
 		},
 	}
-	o.Register(cmd.Flags())
+	c.Register(cmd.Flags())
 	clusterCheck.Register(cmd.Flags())
 	cmd.Flags().BoolVar(&check, "check", false, "report what a cluster enforces, instead of printing the policies")
 	return cmd

@@ -64,11 +64,7 @@ const everywhere = `
 // rendered returns the policies for the values of a cluster.
 func rendered(t testing.TB, domain string, servers, overrides []string) string {
 	t.Helper()
-	c, err := policies.Options{ClusterDomain: domain, ClusterDNS: servers, AllowedOverrides: overrides}.Parse()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := c.YAML()
+	text, err := policies.Config{ClusterDomain: domain, ClusterDNS: servers, AllowedOverrides: overrides}.YAML()
 	if err != nil {
 		t.Fatal(err)
 	}

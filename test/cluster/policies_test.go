@@ -310,13 +310,9 @@ type compiled struct {
 // that each object can have other values without compiling the policies again.
 func readPolicies(t *testing.T) []*admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
-	c, err := rendering.Options{
+	text, err := rendering.Config{
 		ClusterDomain: "cluster.local", ClusterDNS: []string{"10.96.0.10"}, AllowedOverrides: []string{"None"},
-	}.Parse()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := c.YAML()
+	}.YAML()
 	if err != nil {
 		t.Fatal(err)
 	}

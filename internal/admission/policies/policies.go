@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -22,87 +23,83 @@ import (
 //go:embed files/policies.yaml.tmpl
 var files embed.FS
 
-// Config holds the values of a cluster. Rules that need a missing value are left out, because
-// with another value they could deny valid pods.
+// Config holds the values of a cluster, as flags have them. Rules that need a missing value are left
+// out, because with another value they could deny valid pods.
 type Config struct {
-	ClusterDomain string       // of the kubelets; "": unknown
-	ClusterDNS    []netip.Addr // of the kubelets; none: unknown
+	ClusterDomain string   // of the kubelets; "": unknown
+	ClusterDNS    []string // IP addresses, of the kubelets; none: unknown
 
 	// AllowedOverrides are the policies that the nodes allow in the annotation in addition to
 	// ClusterFirstWithAutopath.
-	AllowedOverrides []policy.Policy
+	AllowedOverrides []string
 
 	// ExcludedNamespaces are the namespaces whose objects are not checked, in addition to
 	// kube-system.
 	ExcludedNamespaces []string
 }
 
-// Options are the values of a Config in the text form of flags, perhaps with blanks around them.
-type Options struct {
-	ClusterDomain                                    string
-	ClusterDNS, AllowedOverrides, ExcludedNamespaces []string
-}
-
 // Register adds the flags.
-func (o *Options) Register(flags *pflag.FlagSet) {
-	flags.StringVar(&o.ClusterDomain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: unknown")
-	flags.StringSliceVar(&o.ClusterDNS, "cluster-dns", nil, "`IP,..` of the cluster DNS; empty: unknown")
-	flags.StringSliceVar(&o.AllowedOverrides, "allowed-overrides", nil,
+func (c *Config) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&c.ClusterDomain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: unknown")
+	flags.StringSliceVar(&c.ClusterDNS, "cluster-dns", nil, "`IP,..` of the cluster DNS; empty: unknown")
+	flags.StringSliceVar(&c.AllowedOverrides, "allowed-overrides", nil,
 		"`POLICY,..` that the nodes allow in the annotation dnsconfigurer.dev/policy, in addition to ClusterFirstWithAutopath; "+
 			"empty: no other")
-	flags.StringSliceVar(&o.ExcludedNamespaces, "exclude-namespace", nil,
+	flags.StringSliceVar(&c.ExcludedNamespaces, "exclude-namespace", nil,
 		"`NAMESPACE,..` whose objects are not checked, in addition to kube-system")
 }
 
-// Parse returns the Config of o. The error joins one error for each invalid value.
-func (o Options) Parse() (Config, error) {
-	c := Config{ClusterDomain: strings.TrimSpace(o.ClusterDomain)}
+// normalize removes blanks around the values, and writes addresses in one form. The error joins one
+// error for each invalid value.
+func (c Config) normalize() (Config, error) {
 	var problems []error
-	if c.ClusterDomain != "" && fqdn.SubdomainProblems(c.ClusterDomain) != nil {
-		problems = append(problems, fmt.Errorf("--cluster-domain: %q: want a domain such as cluster.local", o.ClusterDomain))
-	}
-	for _, s := range o.ClusterDNS {
-		a, err := netip.ParseAddr(strings.TrimSpace(s))
-		if err != nil || a.Zone() != "" {
-			problems = append(problems, fmt.Errorf("--cluster-dns: %q: want an IP address", s))
-			continue
+	each := func(values []string, flag, want string, convert func(string) (string, bool)) (converted []string) {
+		for _, text := range values {
+			value, ok := convert(strings.TrimSpace(text))
+			if !ok {
+				problems = append(problems, fmt.Errorf("--%s: %q: want %s", flag, text, want))
+			}
+			converted = append(converted, value)
 		}
-		c.ClusterDNS = append(c.ClusterDNS, a)
+		return converted
 	}
+	if c.ClusterDomain != "" {
+		c.ClusterDomain = each([]string{c.ClusterDomain}, "cluster-domain", "a domain such as cluster.local",
+			func(s string) (string, bool) { return s, s == "" || fqdn.SubdomainProblems(s) == nil })[0]
+	}
+	c.ClusterDNS = each(c.ClusterDNS, "cluster-dns", "an IP address", func(s string) (string, bool) {
+		a, err := netip.ParseAddr(s)
+		return a.String(), err == nil && a.Zone() == ""
+	})
 	if n := len(c.ClusterDNS); n > policy.MaxNameservers {
 		problems = append(problems,
 			fmt.Errorf("--cluster-dns: %d addresses: every pod would exceed the limit of %d nameservers", n, policy.MaxNameservers))
 	}
-	for _, s := range o.AllowedOverrides {
-		p := policy.Policy(strings.TrimSpace(s))
-		if !slices.Contains(overridable, p) {
-			problems = append(problems,
-				fmt.Errorf("--allowed-overrides: %q: want Default, ClusterFirst, ClusterFirstWithHostNet or None", s))
-			continue
-		}
-		c.AllowedOverrides = append(c.AllowedOverrides, p)
-	}
-	for _, s := range o.ExcludedNamespaces {
-		namespace := strings.TrimSpace(s)
-		if fqdn.LabelProblems(namespace) != nil {
-			problems = append(problems, fmt.Errorf("--exclude-namespace: %q: want the name of a namespace", s))
-			continue
-		}
-		c.ExcludedNamespaces = append(c.ExcludedNamespaces, namespace)
-	}
+	c.AllowedOverrides = each(c.AllowedOverrides, "allowed-overrides", "Default, ClusterFirst, ClusterFirstWithHostNet or None",
+		func(s string) (string, bool) { return s, slices.Contains(overridable, policy.Policy(s)) })
+	c.ExcludedNamespaces = each(c.ExcludedNamespaces, "exclude-namespace", "the name of a namespace",
+		func(s string) (string, bool) { return s, fqdn.LabelProblems(s) == nil })
 	return c, errors.Join(problems...)
 }
 
 // overridable are the values of node.allowedOverrides.
 var overridable = []policy.Policy{policy.Default, policy.ClusterFirst, policy.ClusterFirstWithHostNet, policy.None}
 
-// YAML returns the policies and their bindings as documents. A policy precedes its bindings:
-// `kubectl apply` keeps the order, and a policy must have lost a paramKind of an earlier
-// release before its bindings lose their paramRef.
+// YAML returns the policies and their bindings as documents. The error joins one error for each
+// invalid value. A policy precedes its bindings: `kubectl apply` keeps the order, and a policy must have
+// lost a paramKind of an earlier release before its bindings lose their paramRef.
 func (c Config) YAML() ([]byte, error) {
+	c, err := c.normalize()
+	if err != nil {
+		return nil, usage.Error{Err: err}
+	}
 	t, err := template.ParseFS(files, "files/*")
 	if err != nil {
 		return nil, err
+	}
+	servers := c.ClusterDNS
+	if servers == nil {
+		servers = []string{"10.96.0.10"} // of rules for which the number of servers does not matter
 	}
 	var out bytes.Buffer
 	err = t.Execute(&out, struct {
@@ -110,27 +107,10 @@ func (c Config) YAML() ([]byte, error) {
 
 		Servers, Overrides string // lists in CEL
 		Policies           []string
-	}{c, c.servers(), celList(append([]policy.Policy{policy.ClusterFirstWithAutopath}, c.AllowedOverrides...)),
+	}{c, celList(servers), celList(append([]string{string(policy.ClusterFirstWithAutopath)}, c.AllowedOverrides...)),
 		[]string{"errors", "warnings"}})
 	return out.Bytes(), err
 }
 
-// assumedServer is used where the number of the cluster's nameservers does not matter.
-const assumedServer = "10.96.0.10"
-
-// servers returns the nameservers of the cluster as a list in CEL.
-func (c Config) servers() string {
-	if len(c.ClusterDNS) == 0 {
-		return "['" + assumedServer + "']"
-	}
-	return celList(c.ClusterDNS)
-}
-
 // celList returns values as a list of strings in CEL. They must not contain quotes.
-func celList[T any](values []T) string {
-	list := make([]string, len(values))
-	for i, v := range values {
-		list[i] = fmt.Sprintf("'%v'", v)
-	}
-	return "[" + strings.Join(list, ", ") + "]"
-}
+func celList(values []string) string { return "['" + strings.Join(values, "', '") + "']" }
