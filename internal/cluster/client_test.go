@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,12 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -80,89 +75,41 @@ func TestLoadConfig(t *testing.T) {
 	}
 }
 
-// TestNew_ContentTypes lists objects of both API groups that the servers read, from a server
-// with protobuf and from one without.
-func TestNew_ContentTypes(t *testing.T) {
-	web := metav1.ObjectMeta{Namespace: "shop", Name: "web"}
-	pods := listing{
-		"/api/v1/pods", corev1.SchemeGroupVersion, &corev1.PodList{Items: []corev1.Pod{{ObjectMeta: web}}},
-		[]runtime.Object{&corev1.Pod{}, &corev1.PodList{}},
-	}
-	slices := listing{
-		"/apis/discovery.k8s.io/v1/endpointslices", discoveryv1.SchemeGroupVersion,
-		&discoveryv1.EndpointSliceList{Items: []discoveryv1.EndpointSlice{{ObjectMeta: web}}},
-		[]runtime.Object{&discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{}},
-	}
-	for _, l := range []listing{pods, slices} {
-		for _, contentType := range []string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON} {
-			t.Run(l.path+" "+contentType, func(t *testing.T) { l.test(t, contentType) })
+// TestNewClient_Accept: a client prefers protobuf, and decodes JSON of a server that does not have it.
+func TestNewClient_Accept(t *testing.T) {
+	server := kubeapi.New()
+	server.Apply(&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
+	for accepted, change := range map[string]string{
+		"application/vnd.kubernetes.protobuf": "",
+		"application/json":                    "application/vnd.kubernetes.protobuf,",
+	} {
+		transport := kubeapi.Transport(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			accept := r.Header.Get("Accept")
+			if accept != "application/vnd.kubernetes.protobuf,application/json" {
+				t.Errorf("%s with Accept %s", r.URL, accept)
+			}
+			r.Header.Set("Accept", strings.TrimPrefix(accept, change))
+			server.ServeHTTP(w, r)
+		}))
+		c, err := cluster.NewClient(&rest.Config{Host: "http://api.invalid", Transport: transport}, discoveryv1.SchemeGroupVersion,
+			&discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list discoveryv1.EndpointSliceList
+		var contentType string
+		err = c.Get().Resource("endpointslices").Do(t.Context()).ContentType(&contentType).Into(&list)
+		if err != nil || len(list.Items) != 1 || contentType != accepted {
+			t.Errorf("%s: %d objects as %s, %v", accepted, len(list.Items), contentType, err)
+		}
+		err = c.Get().Namespace("shop").Resource("endpointslices").Name("none").Do(t.Context()).Error()
+		if !apierrors.IsNotFound(err) {
+			t.Errorf("%s: %v, want the type that callers check", accepted, err)
 		}
 	}
-}
-
-// listing is a list of objects at a path of the API.
-type listing struct {
-	path    string
-	version schema.GroupVersion
-	list    runtime.Object
-	types   []runtime.Object
-}
-
-func (l listing) test(t *testing.T, contentType string) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != l.path || !strings.Contains(r.Header.Get("Accept"), contentType) {
-			t.Errorf("%s with Accept %s", r.URL, r.Header.Get("Accept"))
-		}
-		w.Header().Set("Content-Type", contentType)
-		_, _ = w.Write(encode(t, contentType, l.version, l.list, l.types))
-	}))
-	defer server.Close()
-	c, err := cluster.NewClient(&rest.Config{Host: server.URL}, l.version, l.types...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := c.Get().AbsPath(l.path).Do(t.Context()).Get()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := meta.LenList(got); n != 1 {
-		t.Errorf("got %d objects, want 1", n)
-	}
-}
-
-func encode(t *testing.T, contentType string, version schema.GroupVersion, object runtime.Object, types []runtime.Object) []byte {
-	t.Helper()
-	kinds := runtime.NewScheme()
-	kinds.AddKnownTypes(version, types...)
-	codecs := serializer.NewCodecFactory(kinds)
-	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), contentType)
-	text, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, version), object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
-
-// TestNew_Errors: errors keep the types that callers check.
-func TestNew_Errors(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", runtime.ContentTypeJSON)
-		w.WriteHeader(http.StatusNotFound)
-		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure",` +
-			`"reason":"NotFound","message":"no such pod","code":404}`))
-	}))
-	defer server.Close()
-	api, err := cluster.NewClient(&rest.Config{Host: server.URL}, corev1.SchemeGroupVersion, &corev1.Pod{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = api.Get().Namespace("shop").Resource("pods").Name("web").Do(t.Context()).Into(&corev1.Pod{})
-	if !apierrors.IsNotFound(err) || err.Error() != "no such pod" {
-		t.Errorf("got %v", err)
-	}
-	if _, err := cluster.NewClient(&rest.Config{Host: "http://a:b:c"}, corev1.SchemeGroupVersion, &corev1.Pod{}); err == nil ||
-		!strings.Contains(err.Error(), "client of v1") {
-		t.Errorf("got %v", err)
+	_, err := cluster.NewClient(&rest.Config{Host: "http://a:b:c"}, corev1.SchemeGroupVersion)
+	if err == nil || !strings.Contains(err.Error(), "client of v1") {
+		t.Errorf("an invalid host: %v", err)
 	}
 }
 

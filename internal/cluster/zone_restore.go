@@ -83,49 +83,47 @@ func (s *Syncer) header() SnapshotHeader {
 func (s *Syncer) runSaver(ctx context.Context) {
 	period := time.NewTicker(savePeriod)
 	defer period.Stop()
-	saver := saver{syncer: s}
+	var last saved
 	loaded := s.loaded
 	for {
 		select {
 		case <-ctx.Done():
-			saver.save(time.Second)
+			s.save(&last, time.Second)
 			return
 		case <-loaded:
 			loaded = nil
-			saver.save(0)
+			s.save(&last, 0)
 			period.Reset(savePeriod)
 		case <-period.C:
-			saver.save(s.cfg.SnapshotMaxAge / rewrites)
+			s.save(&last, s.cfg.SnapshotMaxAge/rewrites)
 		}
 	}
 }
 
-// saver writes snapshots.
-type saver struct {
-	syncer *Syncer
-	last   *zone.Snapshot // the last one that was written
-	at     time.Time      // at which last was current
-	failed bool           // the last attempt has failed, which was logged
+// saved is the last snapshot that was written.
+type saved struct {
+	zone   *zone.Snapshot
+	at     time.Time // at which it was current
+	failed bool      // a later attempt has failed, which was logged
 }
 
 // save writes the zone if it has changed, or if the last snapshot is at least maxAge old. A zone
 // that is itself from a snapshot is not written.
-func (s *saver) save(maxAge time.Duration) {
-	cfg := &s.syncer.cfg
-	now, at := cfg.Zone.Snapshot(), s.syncer.currentAsOf()
-	if !now.Loaded() || !now.StaleSince().IsZero() || now == s.last && at.Sub(s.at) < maxAge {
+func (s *Syncer) save(last *saved, maxAge time.Duration) {
+	now, at := s.cfg.Zone.Snapshot(), s.currentAsOf()
+	if !now.Loaded() || !now.StaleSince().IsZero() || now == last.zone && at.Sub(last.at) < maxAge {
 		return
 	}
-	h := s.syncer.header()
+	h := s.header()
 	h.Time = at
-	if err := WriteSnapshot(cfg.Snapshot, h, now); err != nil {
-		if !s.failed {
-			cfg.Logger.Warn("cannot write the snapshot", "error", err)
+	if err := WriteSnapshot(s.cfg.Snapshot, h, now); err != nil {
+		if !last.failed {
+			s.cfg.Logger.Warn("cannot write the snapshot", "error", err)
 		}
-		s.failed = true
+		last.failed = true
 		return
 	}
-	s.last, s.at, s.failed = now, at, false
+	*last = saved{zone: now, at: at}
 }
 
 // currentAsOf returns the time at which the zone was known to be current: the earliest of
