@@ -79,6 +79,12 @@ func (r *Reader) String() (string, error) {
 // Skip reads a value of any type.
 func (r *Reader) Skip() error { return r.d.SkipValue() }
 
+// Raw reads a value of any type, and returns it as it is written, until the next call of a method.
+func (r *Reader) Raw() ([]byte, error) { return r.d.ReadValue() }
+
+// IsObject reports whether the next value is an object. It does not read it.
+func (r *Reader) IsObject() bool { return r.d.PeekKind() == jsontext.KindBeginObject }
+
 // IsNull reports whether the next value is null. It does not read it.
 func (r *Reader) IsNull() bool { return r.d.PeekKind() == jsontext.KindNull }
 

@@ -9,8 +9,6 @@ import (
 	"errors"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
@@ -25,115 +23,97 @@ func ParseAdmissionObject(apiVersion, kind string, js []byte) (w Workload, known
 	if !known {
 		return Workload{}, false, nil
 	}
-	var o admissionObject
-	if err := document.DecodeLarge(js, &o); err != nil {
+	selected, ok := objectFields[kind]
+	if !ok {
+		selected = objectFields["others"]
+	}
+	var reduced reduction
+	if err := reduced.read(document.NewReader("", js), selected); err != nil {
 		return Workload{}, true, err
 	}
-	// dnsConfig may have megabytes, and is decoded completely: do not decode it twice.
-	pod := o.pod(kind)
-	config := pod.DNSConfig
-	pod.DNSConfig = nil
-	reduced, err := json.Marshal(o)
-	if err != nil {
-		return Workload{}, true, err
-	}
-	w, problems := decode(reduced)
+	w, problems := decode(reduced.Bytes())
 	if len(problems) > 0 {
 		return Workload{}, true, errors.Join(problems...)
 	}
-	w.Kind, w.Pod.Namespace, w.Pod.Spec.DNSConfig = kind, w.Namespace, (*corev1.PodDNSConfig)(config)
+	w.Kind, w.Pod.Namespace, w.Pod.Spec.DNSConfig = kind, w.Namespace, reduced.config
 	SetDefaults(&w.Pod.Spec)
 	return w, true, nil
 }
 
-// admissionObject has the decoded fields of all kinds. Encoded again it is a small object
-// of its original kind.
-type admissionObject struct {
-	Metadata admissionMeta      `json:"metadata,omitzero"`
-	Spec     admissionSpec      `json:"spec,omitzero"`
-	Template *admissionTemplate `json:"template,omitempty"` // of a PodTemplate
+// reduction is the part of an object that is decoded, in JSON. The dnsConfig, which may have megabytes,
+// is not in it: it would be decoded twice.
+type reduction struct {
+	bytes.Buffer
+	config *corev1.PodDNSConfig
 }
 
-// pod returns the spec of the pod or the pod template of a kind.
-func (o *admissionObject) pod(kind string) *admissionPod {
-	t := o.Spec.Template
-	switch {
-	case kind == "Pod":
-		return &o.Spec.admissionPod
-	case kind == "PodTemplate":
-		t = o.Template
-	case kind == "CronJob" && o.Spec.JobTemplate != nil:
-		t = o.Spec.JobTemplate.Spec.Template
+// fields are the members of an object that are decoded, by name, or by the part of the name up to its
+// slash. nil is the whole value.
+type fields map[string]fields
+
+var (
+	metadataFields = fields{"name": nil, "generateName": nil, "namespace": nil, "annotations": {"dnsconfigurer.dev/": nil}}
+
+	podFields = fields{
+		"dnsPolicy": nil, "dnsConfig": nil, "hostNetwork": nil, "hostname": nil, "hostnameOverride": nil, "subdomain": nil,
+		"setHostnameAsFQDN": nil, "os": {"name": nil}, "nodeSelector": {corev1.LabelOSStable: nil},
+		"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": nil}}},
 	}
-	if t == nil {
-		return &admissionPod{}
+
+	templateFields = fields{"metadata": metadataFields, "spec": podFields}
+
+	jobFields = fields{"template": templateFields, "completionMode": nil, "completions": nil}
+
+	// objectFields are the fields of objects by kind.
+	objectFields = map[string]fields{
+		"Pod":         {"metadata": metadataFields, "spec": podFields},
+		"PodTemplate": {"metadata": metadataFields, "template": templateFields},
+		"Job":         {"metadata": metadataFields, "spec": jobFields},
+		"CronJob":     {"metadata": metadataFields, "spec": {"jobTemplate": {"spec": jobFields}}},
+		"StatefulSet": {"metadata": metadataFields,
+			"spec": {"template": templateFields, "replicas": nil, "serviceName": nil, "ordinals": {"start": nil}}},
+		"others": {"metadata": metadataFields, "spec": {"template": templateFields}},
 	}
-	return &t.Spec
+)
+
+// read reads a value and writes its fields. A value that is not an object is written as a whole, for the
+// error of the decoder.
+func (w *reduction) read(r *document.Reader, f fields) error {
+	if f == nil || !r.IsObject() {
+		value, err := r.Raw()
+		w.Write(value)
+		return err
+	}
+	w.WriteByte('{')
+	separator := ""
+	err := r.Members(func(key string) error {
+		member, selected := f[key]
+		if prefix, _, found := strings.Cut(key, "/"); found && !selected {
+			member, selected = f[prefix+"/"]
+		}
+		if !selected {
+			return r.Skip()
+		}
+		name, err := json.Marshal(key)
+		if err != nil {
+			return err
+		}
+		w.WriteString(separator + string(name) + ":")
+		separator = ","
+		switch key {
+		case "dnsConfig":
+			return w.readConfig(r)
+		case "nodeSelectorTerms":
+			return w.readTerms(r)
+		}
+		return w.read(r, member)
+	})
+	w.WriteByte('}')
+	return err
 }
 
-type admissionMeta struct {
-	Name         string         `json:"name,omitempty"`
-	GenerateName string         `json:"generateName,omitempty"`
-	Namespace    string         `json:"namespace,omitempty"`
-	Annotations  ownAnnotations `json:"annotations,omitzero"` // an empty one stays
-}
-
-type admissionTemplate struct {
-	Metadata admissionMeta `json:"metadata,omitzero"`
-	Spec     admissionPod  `json:"spec,omitzero"`
-}
-
-type admissionSpec struct {
-	admissionPod `json:",inline"`
-
-	Template    *admissionTemplate    `json:"template,omitempty"`
-	JobTemplate *admissionJobTemplate `json:"jobTemplate,omitempty"`
-
-	// Fields of a StatefulSet.
-	Replicas    *int32                      `json:"replicas,omitempty"`
-	Ordinals    *appsv1.StatefulSetOrdinals `json:"ordinals,omitempty"`
-	ServiceName string                      `json:"serviceName,omitempty"`
-
-	admissionJob `json:",inline"`
-}
-
-type admissionJobTemplate struct {
-	Spec struct {
-		Template *admissionTemplate `json:"template,omitempty"`
-
-		admissionJob `json:",inline"`
-	} `json:"spec,omitzero"`
-}
-
-type admissionJob struct {
-	CompletionMode *batchv1.CompletionMode `json:"completionMode,omitempty"`
-	Completions    *int32                  `json:"completions,omitempty"`
-}
-
-type admissionPod struct {
-	DNSPolicy         corev1.DNSPolicy    `json:"dnsPolicy,omitempty"`
-	DNSConfig         *admissionDNSConfig `json:"dnsConfig,omitempty"`
-	HostNetwork       bool                `json:"hostNetwork,omitempty"`
-	Hostname          string              `json:"hostname,omitempty"`
-	HostnameOverride  *string             `json:"hostnameOverride,omitempty"`
-	Subdomain         string              `json:"subdomain,omitempty"`
-	SetHostnameAsFQDN *bool               `json:"setHostnameAsFQDN,omitempty"`
-	OS                *corev1.PodOS       `json:"os,omitempty"`
-	NodeSelector      osSelector          `json:"nodeSelector,omitempty"`
-	Affinity          *admissionAffinity  `json:"affinity,omitempty"`
-}
-
-// admissionAffinity is the part of an affinity that decides on the operating system.
-type admissionAffinity struct {
-	NodeAffinity *struct {
-		Required *struct {
-			Terms osTerms `json:"nodeSelectorTerms"`
-		} `json:"requiredDuringSchedulingIgnoredDuringExecution,omitempty"`
-	} `json:"nodeAffinity,omitempty"`
-}
-
-// The following types decode the lists and maps of a pod that may have hundreds of thousands
-// of values. The API server limits them only by the size of the object, 3 MB. Where a few
+// The following functions read the lists of a pod that may have hundreds of thousands of
+// values. The API server limits them only by the size of the object, 3 MB. Where a few
 // values decide, the others are not decoded: the API server has checked their types.
 
 // maxEntries is the number of entries of the longest list that is decoded. An object of 3 MiB,
@@ -147,27 +127,31 @@ func tooLong(r *document.Reader) error {
 	return r.Error("is followed by more entries than an object of 3 MiB can have")
 }
 
-// admissionDNSConfig decodes a dnsConfig completely.
-type admissionDNSConfig corev1.PodDNSConfig
-
-func (c *admissionDNSConfig) UnmarshalJSON(js []byte) error {
-	r := document.NewReader("dnsConfig", js)
+// readConfig decodes a dnsConfig completely, and writes null instead of it.
+func (w *reduction) readConfig(r *document.Reader) error {
+	w.WriteString("null")
+	js, err := r.Raw()
+	if err != nil || string(js) == "null" {
+		return err
+	}
+	w.config = new(corev1.PodDNSConfig)
+	config := document.NewReader("dnsConfig", js)
 	sized := false // a client other than an API server can repeat options thousands of times
-	return r.Members(func(key string) (err error) {
+	return config.Members(func(key string) (err error) {
 		switch key {
 		case "nameservers":
-			c.Nameservers, err = readStrings(r)
+			w.config.Nameservers, err = readStrings(config)
 		case "searches":
-			c.Searches, err = readStrings(r)
+			w.config.Searches, err = readStrings(config)
 		case "options":
 			expected := 0
 			if !sized {
 				const short = len(`{"name":"a"},`)
 				sized, expected = true, min(bytes.Count(js, []byte("{")), len(js)/short, maxEntries)
 			}
-			c.Options, err = readOptions(r, expected)
+			w.config.Options, err = readOptions(config, expected)
 		default:
-			err = r.Skip()
+			err = config.Skip()
 		}
 		return err
 	})
@@ -223,61 +207,23 @@ func readOptional(r *document.Reader) (*string, error) {
 	return &s, err
 }
 
-// annotationPrefix is the prefix of the annotations that are read.
-const annotationPrefix = "dnsconfigurer.dev/"
-
-// ownAnnotations decodes the annotations of this project. The result is not nil if the object
-// has any annotation.
-type ownAnnotations map[string]string
-
-func (a *ownAnnotations) UnmarshalJSON(js []byte) (err error) {
-	*a, err = selectStrings(document.NewReader("annotations", js), func(key string) bool {
-		return strings.HasPrefix(key, annotationPrefix)
-	})
-	return err
-}
-
-// osSelector decodes the operating system of a nodeSelector.
-type osSelector map[string]string
-
-func (s *osSelector) UnmarshalJSON(js []byte) (err error) {
-	*s, err = selectStrings(document.NewReader("nodeSelector", js), func(key string) bool {
-		return key == corev1.LabelOSStable
-	})
-	return err
-}
-
-// selectStrings returns the members of an object with some keys. They must be strings.
-func selectStrings(r *document.Reader, selected func(key string) bool) (m map[string]string, err error) {
-	if !r.IsNull() {
-		m = map[string]string{}
-	}
-	err = r.Members(func(key string) (err error) {
-		if !selected(key) {
-			return r.Skip()
-		}
-		m[key], err = r.String()
-		return err
-	})
-	return m, err
-}
-
-// osTerms decodes as many nodeSelectorTerms as decide whether all require Windows: the first
-// one that does not, or else the last one. Of a term it decodes the expressions up to the one that
-// requires Windows, and keeps only that.
-type osTerms []corev1.NodeSelectorTerm
-
-func (t *osTerms) UnmarshalJSON(js []byte) error {
-	*t = nil
-	r := document.NewReader("nodeSelectorTerms", js)
-	return r.Items(func() error {
-		if len(*t) > 0 && allowsOther((*t)[0]) {
+// readTerms writes the one of nodeSelectorTerms that decides whether all require Windows: the first
+// one that does not, or else the last one. Of a term it reads the expressions up to the one that
+// requires Windows, and writes only that.
+func (w *reduction) readTerms(r *document.Reader) error {
+	terms := []corev1.NodeSelectorTerm{}
+	err := r.Items(func() error {
+		if len(terms) > 0 && allowsOther(terms[0]) {
 			return r.Skip()
 		}
 		term, err := readOSTerm(r)
-		*t = osTerms{term}
+		terms = []corev1.NodeSelectorTerm{term}
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(w).Encode(terms)
 }
 
 func readOSTerm(r *document.Reader) (term corev1.NodeSelectorTerm, err error) {

@@ -207,7 +207,7 @@ func TestParseAdmissionObject_Errors(t *testing.T) {
 		{`"dnsConfig":{"options":[{"name":"a"},{"name":"ndots","value":2}]}`, "dnsConfig.options[1].value: is a number, must be a string"},
 		{`"dnsConfig":{"searches":"a"}`, "dnsConfig.searches: is a string, must be a list"},
 		{`"dnsConfig":{"nameservers":["a",["b"]]}`, "dnsConfig.nameservers[1]: is a list, must be a string"},
-		{`"nodeSelector":{"kubernetes.io/os":true}`, "nodeSelector.kubernetes.io/os: is a boolean, must be a string"},
+		{`"nodeSelector":{"kubernetes.io/os":true}`, "spec.nodeSelector[kubernetes.io/os]: is a boolean, must be a string"},
 	} {
 		_, _, err := kube.ParseAdmissionObject("v1", "Pod", fmt.Appendf(nil, `{"spec":{%s}}`, tt.spec))
 		if fmt.Sprint(err) != tt.want {
