@@ -36,10 +36,7 @@ func (c *check) checkDNSConfig(ctx context.Context) {
 	}
 	c.checkNameservers(ctx, config.Nameservers, field+".nameservers")
 	c.checkSearches(ctx, config.Searches, field+".searches")
-	for i, o := range config.Options {
-		if ctx.Err() != nil {
-			return
-		}
+	for i, o := range untilDone(ctx, config.Options) {
 		if o.Name == "" && !c.omitFinding(CodeUnnamedOption) {
 			c.refuse(CodeUnnamedOption, fmt.Sprintf("%s.options[%d]", field, i), "the option has no name", "name it, such as ndots")
 		}
@@ -52,10 +49,7 @@ func (c *check) checkNameservers(ctx context.Context, servers []string, field st
 			fmt.Sprintf("dnsConfig has %d nameservers, %d is the limit", n, policy.MaxNameservers),
 			fmt.Sprintf("drop %d", n-policy.MaxNameservers))
 	}
-	for i, s := range servers {
-		if ctx.Err() != nil {
-			return
-		}
+	for i, s := range untilDone(ctx, servers) {
 		if p := addressProblem(s); p != "" && !c.omitFinding(CodeInvalidNameserver) {
 			c.refuse(CodeInvalidNameserver, fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("nameserver %q %s", clip(s), p),
 				"give an IPv4 or IPv6 address without port and zone")
@@ -92,10 +86,7 @@ func (c *check) checkSearches(ctx context.Context, searches []string, field stri
 			fmt.Sprintf("the search domains of dnsConfig are %d characters together, %d is the limit", n, policy.MaxSearchLine),
 			fmt.Sprintf("shorten them by %d", n-policy.MaxSearchLine))
 	}
-	for i, s := range searches {
-		if ctx.Err() != nil {
-			return
-		}
+	for i, s := range untilDone(ctx, searches) {
 		if p, hint := searchProblem(s); p != "" && !c.omitFinding(CodeInvalidSearch) {
 			c.refuse(CodeInvalidSearch, fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("search domain %q %s", clip(s), p), hint)
 		}
@@ -125,10 +116,7 @@ func (c *check) checkRootSearch(ctx context.Context) {
 	if c.o.Pod.Config == nil {
 		return
 	}
-	for i, s := range c.o.Pod.Config.Searches {
-		if ctx.Err() != nil {
-			return
-		}
+	for i, s := range untilDone(ctx, c.o.Pod.Config.Searches) {
 		if s == "." && !c.omitFinding(CodeRootSearch) {
 			c.warn(CodeRootSearch, policy.EnforcedByDNSConfigurer, c.o.ofPod(fmt.Sprintf("spec.dnsConfig.searches[%d]", i)),
 				`musl 1.2.3 stops at the search domain ".", musl 1.2.5 skips it: images of Alpine `+
@@ -163,10 +151,7 @@ func (c *check) checkOptions(ctx context.Context) {
 	if c.o.Pod.Config == nil {
 		return
 	}
-	for i, o := range c.o.Pod.Config.Options {
-		if ctx.Err() != nil {
-			return
-		}
+	for i, o := range untilDone(ctx, c.o.Pod.Config.Options) {
 		if code := optionCode(o); code != "" && !c.omitFinding(code) {
 			message, hint := describeOption(o)
 			c.warn(code, policy.EnforcedByDNSConfigurer, c.o.ofPod(fmt.Sprintf("spec.dnsConfig.options[%d]", i)), message, hint)

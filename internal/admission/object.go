@@ -210,18 +210,12 @@ type HostAlias struct {
 // checkHostAliases reports addresses and names that the API server refuses in
 // spec.hostAliases (core/validation, ValidateHostAliases).
 func (c *check) checkHostAliases(ctx context.Context) {
-	for i, alias := range c.o.HostAliases {
-		if ctx.Err() != nil {
-			return
-		}
+	for i, alias := range untilDone(ctx, c.o.HostAliases) {
 		field := fmt.Sprintf("%s[%d]", c.o.ofPod("spec.hostAliases"), i)
 		if p := addressProblem(alias.IP); p != "" && !c.omitFinding(CodeInvalidHostAlias) {
 			c.refuse(CodeInvalidHostAlias, field+".ip", fmt.Sprintf("address %q %s", clip(alias.IP), p), "give an IPv4 or IPv6 address")
 		}
-		for j, name := range alias.Hostnames {
-			if ctx.Err() != nil {
-				return
-			}
+		for j, name := range untilDone(ctx, alias.Hostnames) {
 			if p, hint := subdomainProblem(name); p != "" && !c.omitFinding(CodeInvalidHostAlias) {
 				c.refuse(CodeInvalidHostAlias, fmt.Sprintf("%s.hostnames[%d]", field, j),
 					fmt.Sprintf("host name %q %s", clip(name), p), hint)

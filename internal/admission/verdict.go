@@ -6,6 +6,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -256,4 +257,15 @@ func (c *check) refuse(code policy.Code, field, message, hint string) {
 // warn adds a warning.
 func (c *check) warn(code policy.Code, by policy.Enforcer, field, message, hint string) {
 	c.add(policy.Finding{Code: code, Severity: policy.SeverityWarning, EnforcedBy: by, Message: message, Field: field, Hint: hint})
+}
+
+// untilDone yields the items of a list of the pod until ctx is done.
+func untilDone[T any](ctx context.Context, list []T) iter.Seq2[int, T] {
+	return func(yield func(int, T) bool) {
+		for i, item := range list {
+			if ctx.Err() != nil || !yield(i, item) {
+				return
+			}
+		}
+	}
 }

@@ -15,6 +15,13 @@ import (
 )
 
 const (
+	// snapshotWait is how long the first lists may take before the snapshot is read. It is read at once
+	// when the API server refuses a connection.
+	snapshotWait = 2 * time.Second
+
+	// snapshotMaxAge is the age from which on a snapshot is not read.
+	snapshotMaxAge = 24 * time.Hour
+
 	// savePeriod is the time between two snapshots of a zone that changes. The first is written
 	// as soon as the zone is loaded, so that a server that runs for seconds leaves one.
 	savePeriod = 30 * time.Second
@@ -31,7 +38,7 @@ func (s *Syncer) restore() {
 	}
 	state, err := ReadSnapshot(s.cfg.Snapshot)
 	if err == nil {
-		err = state.CheckUsable(s.header(), time.Now(), s.cfg.SnapshotMaxAge)
+		err = state.CheckUsable(s.header(), time.Now(), snapshotMaxAge)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -95,7 +102,7 @@ func (s *Syncer) runSaver(ctx context.Context) {
 			s.save(&last, 0)
 			period.Reset(savePeriod)
 		case <-period.C:
-			s.save(&last, s.cfg.SnapshotMaxAge/rewrites)
+			s.save(&last, snapshotMaxAge/rewrites)
 		}
 	}
 }

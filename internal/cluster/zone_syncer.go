@@ -4,7 +4,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -38,13 +37,6 @@ type SyncerConfig struct {
 	// Snapshot is the file that keeps the zone for a start without the API server. "":
 	// no snapshot.
 	Snapshot string
-
-	// SnapshotWait is how long the first lists may take before the snapshot is read. It
-	// is read at once when the API server refuses a connection. 0: 2 s.
-	SnapshotWait time.Duration
-
-	// SnapshotMaxAge is the age from which on a snapshot is not read. 0: 24 h.
-	SnapshotMaxAge time.Duration
 
 	// Identified is called with the identity of the cluster, the UID of the namespace
 	// kube-system, when it is known. nil: not called.
@@ -88,8 +80,6 @@ const maxBatch = 512
 
 // NewSyncer returns a Syncer. The zone stays empty until Run.
 func NewSyncer(cfg SyncerConfig) *Syncer {
-	cfg.SnapshotWait = cmp.Or(cfg.SnapshotWait, 2*time.Second)
-	cfg.SnapshotMaxAge = cmp.Or(cfg.SnapshotMaxAge, 24*time.Hour)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -176,9 +166,9 @@ func (s *Syncer) Status() []Status {
 }
 
 // runWriter applies changes until ctx is done. It restores the snapshot if the lists are
-// not complete after SnapshotWait.
+// not complete after snapshotWait.
 func (s *Syncer) runWriter(ctx context.Context) {
-	wait := time.NewTimer(s.cfg.SnapshotWait)
+	wait := time.NewTimer(snapshotWait)
 	defer wait.Stop()
 	for {
 		if s.pending != nil {

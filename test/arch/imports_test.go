@@ -32,7 +32,7 @@ var imports = map[string][]string{
 	"internal/libc":      {"values", "cmp", "context", "sync", "time", "pkg/fqdn", "pkg/resolvconf", "github.com/miekg/dns"},
 	"internal/excerpt":   {"values"},
 	"pkg/policy":         {"values", "internal/excerpt", "pkg/fqdn", "pkg/resolvconf"},
-	"internal/admission": {"values", "context", "internal/excerpt", "pkg/fqdn", "pkg/policy", "pkg/resolvconf"},
+	"internal/admission": {"values", "context", "iter", "internal/excerpt", "pkg/fqdn", "pkg/policy", "pkg/resolvconf"},
 	"internal/admission/webhook": {"std", "api/v1alpha1", "internal/nodefacts", "internal/usage", "internal/admission",
 		"internal/cluster", "internal/config",
 		"internal/daemon", "internal/document", "internal/excerpt", "internal/kube", "internal/manifest", "pkg/policy",

@@ -108,6 +108,25 @@ func TestKeyPair_Changes(t *testing.T) {
 	}
 }
 
+// TestKeyPair_Files: a handshake reads no device, and a certificate has a size.
+func TestKeyPair_Files(t *testing.T) {
+	dir := t.TempDir()
+	empty, large := filepath.Join(dir, "empty"), filepath.Join(dir, "large")
+	if err := errors.Join(os.WriteFile(empty, nil, 0o600), os.WriteFile(large, make([]byte, 1<<20+1), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ cert, key, want string }{
+		{dir, empty, dir + ": not a regular file"},
+		{large, empty, large + ": larger than 1048576 bytes"},
+		{empty, empty, "tls: failed to find any PEM data in certificate input"},
+	} {
+		want := "reading " + tt.cert + " and " + tt.key + ": " + tt.want
+		if _, err := webhook.NewKeyPair(tt.cert, tt.key, nil); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
 // runServer runs s on l until stop is called, with a certificate that client accepts. done
 // receives the result of Run.
 func runServer(t testing.TB, s *webhook.Server) (l net.Listener, client *http.Client, stop func(), done chan error) {
