@@ -42,9 +42,6 @@ func BenchmarkRefresh(b *testing.B) {
 	n := newNRI(b, m, process.Build(b, b.TempDir()), m.kubelet(b, m.endpoint(), "NRI"))
 	m.write(b, "agent.yaml", strings.ReplaceAll(agentConfiguration, "DIR", m.dir))
 	pods := fullNode()
-	for _, pod := range pods {
-		n.writeManifest(b, pod)
-	}
 	n.startAgent(b)
 	n.startRelay(b)
 	var files []string

@@ -34,20 +34,15 @@ func (n *nri) testContainers(t *testing.T) {
 
 func (n *nri) runContainers(t *testing.T, pod *corev1.Pod) {
 	defer n.write(t, "etc/resolv.conf", hostResolvConf)
-	n.writeManifest(t, pod)
 	ctx, cancel := within(t.Context())
 	defer cancel()
 	sandbox, config := n.startSandbox(ctx, t, pod)
 	run := func(image, name string, attempt uint32, readOnly bool) string {
 		t.Helper()
-		container, err := n.startContainer(ctx, sandbox, config, image, func(c *runtimeapi.ContainerConfig) {
+		return n.startIn(ctx, t, sandbox, config, image, func(c *runtimeapi.ContainerConfig) {
 			c.Metadata = &runtimeapi.ContainerMetadata{Name: name, Attempt: attempt}
 			c.Linux.SecurityContext.ReadonlyRootfs = readOnly
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return container
 	}
 	stop := func(container string) {
 		t.Helper()
@@ -95,20 +90,15 @@ func (n *nri) testUserNamespace(t *testing.T) {
 	defer n.write(t, "etc/resolv.conf", hostResolvConf)
 	no := false
 	pod := nriPod("user-namespace", corev1.PodSpec{HostUsers: &no}, "Default")
-	n.writeManifest(t, pod)
 	ctx, cancel := within(t.Context())
 	defer cancel()
 	sandbox, config := n.startSandbox(ctx, t, pod)
 	run := func(name string, user int64) string {
 		t.Helper()
-		container, err := n.startContainer(ctx, sandbox, config, nodetools.PauseImage, func(c *runtimeapi.ContainerConfig) {
+		return n.startIn(ctx, t, sandbox, config, nodetools.PauseImage, func(c *runtimeapi.ContainerConfig) {
 			c.Metadata.Name = name
 			c.Linux.SecurityContext.RunAsUser = &runtimeapi.Int64Value{Value: user}
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return container
 	}
 	first := run("first", 0)
 	n.awaitConfig(t, first, configOf(hostResolvConf))

@@ -71,7 +71,6 @@ func (n *nri) startHostile(t *testing.T, name, refresh string) (h hostilePod) {
 	if refresh != "" {
 		withAnnotation(pod, "dnsconfigurer.dev/refresh", refresh)
 	}
-	n.writeManifest(t, pod)
 	h.name, h.container = pod.Name, n.startPod(t, pod)
 	n.awaitPod(t, h.name, decided)
 	h.neighbors = n.neighbors(t, h.name)

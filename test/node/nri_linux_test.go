@@ -84,9 +84,6 @@ func TestNRI(t *testing.T) {
 	m.write(t, "agent.yaml", strings.ReplaceAll(agentConfiguration, "DIR", m.dir))
 
 	pods := nriPods()
-	for _, pod := range pods {
-		n.writeManifest(t, pod)
-	}
 	for _, pod := range toolPods() {
 		n.writeManifest(t, pod)
 	}
@@ -245,22 +242,37 @@ func (n *nri) awaitRuntimeLost(t testing.TB) {
 	})
 }
 
-// startPod starts pod as a kubelet without a shim does. The pod is removed when t ends.
+// startPod writes the manifest of pod, and starts it as a kubelet without a shim does. The pod is removed when
+// t ends.
 func (n *nri) startPod(t testing.TB, pod *corev1.Pod) (container string) {
 	t.Helper()
 	ctx, cancel := within(t.Context())
 	defer cancel()
 	sandbox, config := n.startSandbox(ctx, t, pod)
-	container, err := n.startContainer(ctx, sandbox, config, nodetools.PauseImage)
+	return n.startIn(ctx, t, sandbox, config, nodetools.PauseImage)
+}
+
+// startIn is startContainer for a container that starts.
+func (n *nri) startIn(ctx context.Context, t testing.TB, sandbox string, config *runtimeapi.PodSandboxConfig,
+	image string, change ...func(*runtimeapi.ContainerConfig)) (container string) {
+	t.Helper()
+	container, err := n.startContainer(ctx, sandbox, config, image, change...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return container
 }
 
-// startSandbox starts a pod without containers. It is removed when t ends.
+// signal sends a signal to a process that spawn has started.
+func (n *nri) signal(t *testing.T, pid, name string) {
+	t.Helper()
+	n.run(t, fmt.Sprintf("kill -%s %s && echo sent", name, pid))
+}
+
+// startSandbox writes the manifest of a pod, and starts it without containers. It is removed when t ends.
 func (n *nri) startSandbox(ctx context.Context, t testing.TB, pod *corev1.Pod) (sandbox string, config *runtimeapi.PodSandboxConfig) {
 	t.Helper()
+	n.writeManifest(t, pod)
 	config = n.sandboxOf(engine(t, facts()), n.host(), pod)
 	config.Metadata.Attempt = n.attempt
 	sandbox, err := n.start(ctx, config)
@@ -341,16 +353,15 @@ func (n *nri) printFaults(t *testing.T) {
 
 // testFaults starts pods while the agent or the relay does not run or does not reply.
 func (n *nri) testFaults(t *testing.T) {
-	signal := func(pid, name string) { n.run(t, fmt.Sprintf("kill -%s %s && echo sent", name, pid)) }
 	for name, c := range map[string]struct{ before, after func(*testing.T) }{
 		"agent-is-killed": {func(t *testing.T) { n.end(t, n.agent, "KILL") }, func(t *testing.T) { n.startAgent(t) }},
-		"agent-hangs":     {func(*testing.T) { signal(n.agent, "STOP") }, func(*testing.T) { signal(n.agent, "CONT") }},
+		"agent-hangs":     {func(t *testing.T) { n.signal(t, n.agent, "STOP") }, func(t *testing.T) { n.signal(t, n.agent, "CONT") }},
 		"agent-restarts": {func(t *testing.T) {
 			n.end(t, n.agent, "TERM")
 			n.startAgent(t)
 		}, func(*testing.T) {}},
 		"relay-is-killed": {func(t *testing.T) { n.end(t, n.relay, "KILL") }, func(t *testing.T) { n.startRelay(t) }},
-		"relay-hangs":     {func(*testing.T) { signal(n.relay, "STOP") }, func(*testing.T) { signal(n.relay, "CONT") }},
+		"relay-hangs":     {func(t *testing.T) { n.signal(t, n.relay, "STOP") }, func(t *testing.T) { n.signal(t, n.relay, "CONT") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n.check(t, name, func() { c.before(t) }, func() { c.after(t) })
@@ -388,7 +399,6 @@ func (n *nri) printMemory(t *testing.T) {
 // was started, as the kubelet does it, and again when the relay has restarted.
 func (n *nri) testSuccessor(t *testing.T) {
 	pod := nriPod("successor", corev1.PodSpec{}, "ClusterFirstWithAutopath")
-	n.writeManifest(t, pod)
 	n.startPod(t, pod)
 	first := n.awaitPod(t, pod.Name, decided).Sandbox
 	ctx, cancel := within(t.Context())
@@ -417,7 +427,6 @@ func (n *nri) testInferred(t *testing.T) {
 	n.await(t, relayAddress, "/readyz")
 	for i := range 3 {
 		pod := nriPod(fmt.Sprintf("inferred-%d", i), corev1.PodSpec{}, "ClusterFirstWithAutopath")
-		n.writeManifest(t, pod)
 		container, d := n.startPod(t, pod), n.decide(n.hook(t, pod), pod)
 		if i == 0 {
 			n.awaitPod(t, pod.Name, func(p v1alpha1.NodePod) bool { return p.Outcome == string(cri.BadConfig) })
@@ -434,7 +443,6 @@ func (n *nri) testInferred(t *testing.T) {
 // testChanged: a file that a pod has changed while the agent was away is left unchanged.
 func (n *nri) testChanged(t *testing.T) {
 	pod := nriPod("changed", corev1.PodSpec{}, "ClusterFirstWithAutopath")
-	n.writeManifest(t, pod)
 	n.end(t, n.agent, "KILL")
 	container := n.startPod(t, pod)
 	const own = "nameserver 203.0.113.66"

@@ -58,7 +58,6 @@ func (n *nri) testOtherPlugin(t *testing.T) {
 			defer s.Stop()
 			<-p.synchronized
 			pod := nriPod("other-"+index, corev1.PodSpec{}, "ClusterFirstWithAutopath")
-			n.writeManifest(t, pod)
 			d := n.decide(n.hook(t, pod), pod)
 			container := n.startPod(t, pod)
 			n.awaitConfig(t, container, d.Config())

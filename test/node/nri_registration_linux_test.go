@@ -46,7 +46,6 @@ func (n *nri) testRegistration(t *testing.T) {
 	for _, name := range pods {
 		n.spawnRelay(t)
 		pod := nriPod(name, corev1.PodSpec{}, "ClusterFirstWithAutopath")
-		n.writeManifest(t, pod)
 		began := time.Now()
 		n.startPod(t, pod)
 		t.Logf("%s: the pod took %v", name, time.Since(began).Round(time.Millisecond))

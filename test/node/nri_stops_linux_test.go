@@ -48,7 +48,6 @@ type stopRow struct {
 // testStops stops containers with a grace period, and starts and removes pods, while agent, relay
 // and runtime are killed, hang and restart. All stops end as they do without faults.
 func (n *nri) testStops(t *testing.T) {
-	signal := func(pid, name string) { n.run(t, fmt.Sprintf("kill -%s %s && echo sent", name, pid)) }
 	var rows []stopRow
 	for _, f := range []struct {
 		name   string
@@ -60,9 +59,9 @@ func (n *nri) testStops(t *testing.T) {
 			n.startAgent(t)
 		}},
 		{"the agent hangs", func(t *testing.T) {
-			signal(n.agent, "STOP")
+			n.signal(t, n.agent, "STOP")
 			time.Sleep(gracePeriod / 2) // any time is right
-			signal(n.agent, "CONT")
+			n.signal(t, n.agent, "CONT")
 		}},
 		{"the relay is killed and started", func(t *testing.T) {
 			n.end(t, n.relay, "KILL")
@@ -73,9 +72,9 @@ func (n *nri) testStops(t *testing.T) {
 			n.startRelay(t)
 		}},
 		{"the relay hangs for half of the grace period", func(t *testing.T) {
-			signal(n.relay, "STOP")
+			n.signal(t, n.relay, "STOP")
 			time.Sleep(gracePeriod / 2) // any time is right
-			signal(n.relay, "CONT")
+			n.signal(t, n.relay, "CONT")
 		}},
 		{"containerd is killed and started", func(t *testing.T) {
 			n.killContainerd(t)
@@ -153,28 +152,16 @@ func (n *nri) startStopped(ctx context.Context, t *testing.T, c stoppedContainer
 	t.Helper()
 	n.attempt++
 	pod := nriPod("stopped-"+c.name, corev1.PodSpec{}, "ClusterFirstWithAutopath")
-	n.writeManifest(t, pod)
 	sandbox, config := n.startSandbox(ctx, t, pod)
-	created, err := n.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
-		PodSandboxId: sandbox, SandboxConfig: config, Config: &runtimeapi.ContainerConfig{
-			Metadata: &runtimeapi.ContainerMetadata{Name: c.name},
-			Image:    &runtimeapi.ImageSpec{Image: nodetools.PauseImage},
-			Command:  []string{"/bin/busybox", "sh", "-c", strings.ReplaceAll(c.script, "touch", "busybox touch")},
-			Envs:     []*runtimeapi.KeyValue{{Key: "PATH", Value: []byte("/bin")}},
-			Linux:    &runtimeapi.LinuxContainerConfig{},
-		},
+	container = n.startIn(ctx, t, sandbox, config, nodetools.PauseImage, func(config *runtimeapi.ContainerConfig) {
+		config.Metadata.Name = c.name
+		config.Command = []string{"/bin/busybox", "sh", "-c", strings.ReplaceAll(c.script, "touch", "busybox touch")}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := n.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: created.ContainerId}); err != nil {
-		t.Fatal(err)
-	}
 	await(t, func() error {
-		_, err := n.exec(ctx, created.ContainerId, "/bin/busybox", "ls", "/ready")
+		_, err := n.exec(ctx, container, "/bin/busybox", "ls", "/ready")
 		return err
 	})
-	return created.ContainerId
+	return container
 }
 
 // unknownExitCode is the exit code that containerd reports if it does not know it.

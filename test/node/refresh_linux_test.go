@@ -82,7 +82,6 @@ func (n *nri) testRefresh(t *testing.T) {
 		if annotation != "" {
 			withAnnotation(p, "dnsconfigurer.dev/refresh", annotation)
 		}
-		n.writeManifest(t, p)
 		return p.Name, n.startPod(t, p)
 	}
 	usesHost := corev1.PodSpec{DNSPolicy: corev1.DNSDefault}
@@ -160,7 +159,6 @@ func (n *nri) testRestarts(t *testing.T) {
 	usesHost := corev1.PodSpec{DNSPolicy: corev1.DNSDefault}
 	start := func(name string) (container string) {
 		pod := nriPod(name, usesHost, "")
-		n.writeManifest(t, pod)
 		container = n.startPod(t, pod)
 		n.awaitPod(t, pod.Name, decided)
 		return container

@@ -66,7 +66,6 @@ func testShimRefresh(t *testing.T, m *machine, program string) {
 		want := map[string]resolvconf.Config{}
 		run := func(name, annotation string, spec corev1.PodSpec, second resolvconf.Config) {
 			p := nriPod(name, spec, annotation)
-			n.writeManifest(t, p)
 			container := n.startPod(t, p)
 			n.awaitPod(t, p.Name, decided)
 			want[container] = second
@@ -118,15 +117,12 @@ func (n *nri) testEvents(t *testing.T) {
 // written the text that the runtime created.
 func (n *nri) testFirstWrite(t *testing.T) {
 	pod := nriPod("writes-first", corev1.PodSpec{DNSPolicy: corev1.DNSDefault}, "")
-	n.writeManifest(t, pod)
 	ctx, cancel := within(t.Context())
 	defer cancel()
 	sandbox, config := n.startSandbox(ctx, t, pod)
-	if _, err := n.startContainer(ctx, sandbox, config, nodetools.PauseImage, func(c *runtimeapi.ContainerConfig) {
+	n.startIn(ctx, t, sandbox, config, nodetools.PauseImage, func(c *runtimeapi.ContainerConfig) {
 		c.Command = []string{"/bin/busybox", "sh", "-c", "echo '# written' >>/etc/resolv.conf; exec /bin/busybox sleep 1000"}
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	path := n.awaitPod(t, pod.Name, func(p v1alpha1.NodePod) bool { return strings.Contains(p.Actual, "# written") }).Path
 	path = filepath.Join("/proc", strconv.Itoa(n.init.Process.Pid), "root", path)
 	f, err := podfile.Open([]string{filepath.Dir(filepath.Dir(path))}, sandbox, path)
