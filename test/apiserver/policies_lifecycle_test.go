@@ -27,7 +27,7 @@ type lifecycleTest struct {
 // installed, however they came to be.
 func TestAPIServerPolicies_Lifecycle(t *testing.T) {
 	c := apiserver.Start(t, withoutAccounts)
-	l := lifecycleTest{policyTest: policyTest{c.Kubectl(t), nil, map[string]bool{}},
+	l := lifecycleTest{policyTest: policyTest{c.Kubectl(t), map[string]bool{}},
 		binary: process.Build(t, t.TempDir()), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	text, err := c.Kubeconfig(c.Address(), "")
 	if err != nil {
