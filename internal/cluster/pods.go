@@ -183,20 +183,21 @@ func (p *Pods) Synced() <-chan struct{} { return p.table.synced }
 // to another one. One that wraps context.DeadlineExceeded means that no answer arrived in
 // time.
 func (p *Pods) Lookup(ctx context.Context, ref Ref) (policy.Pod, Source, error) {
-	if ref.UID == "" || ref.Namespace == "" || ref.Name == "" {
-		return policy.Pod{}, "", fmt.Errorf("pod %s: %w", ref, ErrNotFound)
+	r, err := p.lookup(ctx, ref)
+	if err != nil {
+		return policy.Pod{}, "", fmt.Errorf("pod %s: %w", ref, err)
 	}
-	pod, source, err := p.lookup(ctx, ref)
-	if err == nil {
-		pod.Override = policy.Policy(ref.Annotations[policy.OverrideAnnotation])
-	}
-	return pod, source, err
+	r.pod.Override = policy.Policy(ref.Annotations[policy.OverrideAnnotation])
+	return r.pod, r.source, nil
 }
 
-// lookup is Lookup for a valid ref. The override is not set.
-func (p *Pods) lookup(ctx context.Context, ref Ref) (policy.Pod, Source, error) {
+// lookup is Lookup, but does not set the override.
+func (p *Pods) lookup(ctx context.Context, ref Ref) (result, error) {
+	if ref.UID == "" || ref.Namespace == "" || ref.Name == "" {
+		return result{}, ErrNotFound
+	}
 	if r, ok := p.table.get(p.beforeMirror(ref)); ok {
-		return r.pod, r.source, nil
+		return r, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
@@ -205,13 +206,9 @@ func (p *Pods) lookup(ctx context.Context, ref Ref) (policy.Pod, Source, error) 
 	done := p.lookups.DoChan(ref.UID, func() (any, error) { return p.lookupShared(context.WithoutCancel(ctx), ref) })
 	select {
 	case r := <-done:
-		if r.Err != nil {
-			return policy.Pod{}, "", fmt.Errorf("pod %s: %w", ref, r.Err)
-		}
-		found := r.Val.(result)
-		return found.pod, found.source, nil
+		return r.Val.(result), r.Err
 	case <-ctx.Done():
-		return policy.Pod{}, "", fmt.Errorf("pod %s: %w", ref, ctx.Err())
+		return result{}, ctx.Err()
 	}
 }
 

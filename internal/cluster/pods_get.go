@@ -46,44 +46,36 @@ var errTooLarge = errors.New("the pod is too large")
 // is larger. A large pod thus waits for other large pods only, and no small one waits for them.
 func (p *Pods) get(ctx context.Context, ref Ref) (policy.Pod, error) {
 	if !p.table.isLarge(ref.UID) || p.breaker.isOpen() {
-		pod, result, err := p.getSmall(ctx, ref)
-		p.cfg.Metrics.count(small, result)
+		pod, err := p.getSmall(ctx, ref)
 		if !errors.Is(err, errTooLarge) {
 			return pod, err
 		}
 	}
-	pod, result, err := p.getLarge(ctx, ref)
-	p.cfg.Metrics.count(large, result)
-	return pod, err
+	// The author of the pod decides how long this takes, so a failure does not open the circuit breaker.
+	release, err := p.large.acquire(ctx, ref.Namespace)
+	if err != nil {
+		p.cfg.Metrics.count(large, requestNoSlot)
+		return policy.Pod{}, err
+	}
+	defer release()
+	return p.getBySize(ctx, ref, large)
 }
 
 // getSmall sends a small request for ref's pod. Its result opens or closes the circuit breaker.
-func (p *Pods) getSmall(ctx context.Context, ref Ref) (policy.Pod, requestResult, error) {
+func (p *Pods) getSmall(ctx context.Context, ref Ref) (policy.Pod, error) {
 	if err := p.breaker.allow(); err != nil {
-		return policy.Pod{}, requestNotSent, err
+		p.cfg.Metrics.count(small, requestNotSent)
+		return policy.Pod{}, err
 	}
 	pod, err := p.getBySize(ctx, ref, small)
-	result := resultOf(err)
-	switch {
-	case result == requestNoSlot: // not a failure of the API server
-	case result != requestFailed:
-		p.breaker.succeeded()
-	default:
+	switch resultOf(err) {
+	case requestNoSlot: // not a failure of the API server
+	case requestFailed:
 		p.breaker.failed(err)
+	default:
+		p.breaker.succeeded()
 	}
-	return pod, result, err
-}
-
-// getLarge sends a large request for ref's pod. The author of the pod decides how long it takes, so
-// a failure does not open the circuit breaker.
-func (p *Pods) getLarge(ctx context.Context, ref Ref) (policy.Pod, requestResult, error) {
-	release, err := p.large.acquire(ctx, ref.Namespace)
-	if err != nil {
-		return policy.Pod{}, requestNoSlot, err
-	}
-	defer release()
-	pod, err := p.getBySize(ctx, ref, large)
-	return pod, resultOf(err), err
+	return pod, err
 }
 
 // resultOf returns the result of a request that was sent.
@@ -111,6 +103,7 @@ func (p *Pods) getBySize(ctx context.Context, ref Ref, s size) (policy.Pod, erro
 	if errors.Is(err, ErrNotFound) && !isAnswer(err) {
 		pod, err = p.request(ctx, ref, "", s)
 	}
+	p.cfg.Metrics.count(s, resultOf(err))
 	return pod, err
 }
 
