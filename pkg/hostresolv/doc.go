@@ -8,19 +8,13 @@
 // file, are notified of a newer one, and can report why the current one is not used.
 //
 // [New] reads the file once, so [Watcher.Current] is valid from the start. [Watcher.Run]
-// keeps it up to date:
-//
-//	links on the path --inotify--+
-//	the file itself ---inotify---+--> debounce --> read --> validate --> publish
-//	poll ------------------------+
+// keeps it up to date: twice a second it calls stat(2), and reads the file if the result has
+// changed. It publishes what two polls have found, because a file may be half-written at one.
 //
 // The host's resolv.conf is written by rename, by truncation, through links that are replaced
-// and through bind mounts. Run therefore watches every directory on the path, from the root
-// on, in which a link, the next directory or the file may be replaced. It also watches the
-// file itself: if a file is bind-mounted and written through its source, its directory has
-// no event. The poll finds changes without inotify events, on network file systems and by
-// mounts over the file. One change is invisible: if the source of a bind mount is replaced
-// by rename, the mount keeps the old file.
+// and through bind mounts. Stat finds all of them; inotify needs a watch on each directory
+// of the path and has no event for a mount. One change is invisible: if the source of a bind
+// mount is replaced by rename, the mount keeps the old file.
 //
 // If the file is the stub file of systemd-resolved, pods can get the uplink file instead
 // ([UplinkAuto]). A [Snapshot] then has both files: the one for pods, and the one that the
@@ -28,11 +22,8 @@
 //
 // # Concurrency
 //
-// New starts no goroutine. The goroutine that calls Run owns the debounce, the poll and the
-// watches. Each set of watches has one goroutine, which turns events into a signal; Run ends
-// it before it starts the next one, and before it returns. Run and [Watcher.Reread] read
-// the file with a mutex held, and only the holder publishes snapshots. Readers load an
-// atomic pointer and never wait.
+// New starts no goroutine. Run and [Watcher.Reread] read the file with a mutex held, and only
+// the holder publishes snapshots. Readers load an atomic pointer and never wait.
 //
 // The API of this package may change in any release. The stable packages are pkg/policy,
 // pkg/resolvconf and pkg/fqdn.

@@ -20,7 +20,7 @@ func Example() {
 	path := filepath.Join(dir, "resolv.conf")
 	os.WriteFile(path, []byte("nameserver 192.0.2.1\n"), 0o644)
 
-	w, err := hostresolv.New(hostresolv.Config{Path: path, Debounce: time.Millisecond})
+	w, err := hostresolv.New(hostresolv.Config{Path: path, Poll: time.Millisecond})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -4,6 +4,7 @@
 package hostresolv
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -91,48 +92,38 @@ func keeps(n int, problem string) func(Snapshot) bool {
 // runningWatcher is a Watcher that runs until the test ends.
 type runningWatcher struct {
 	*Watcher
-	t      *testing.T
-	ctx    context.Context
-	cancel context.CancelFunc
-	done   chan struct{}
+	t   *testing.T
+	log *logRecorder
+	ctx context.Context
 }
 
-// watch runs a Watcher on the real file system and returns when its first watches exist. By
-// default it polls once an hour, so only events can notify it.
+// watch runs a Watcher. By default it polls every 5 ms.
 func watch(t *testing.T, cfg Config) *runningWatcher {
 	t.Helper()
-	if cfg.Poll == 0 {
-		cfg.Poll = time.Hour
-	}
-	if cfg.Debounce == 0 {
-		cfg.Debounce = 10 * time.Millisecond
-	}
-	w, err := New(cfg)
-	if err != nil {
+	r := &runningWatcher{t: t, log: &logRecorder{}}
+	cfg.Poll, cfg.Logger = cmp.Or(cfg.Poll, 5*time.Millisecond), r.log.logger()
+	var err error
+	if r.Watcher, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	armed := make(chan struct{})
-	once := sync.OnceFunc(func() { close(armed) })
-	w.notify = func(names []string, changed func()) (func(), error) {
-		defer once()
-		return notify(names, changed)
-	}
-	r := &runningWatcher{Watcher: w, t: t, done: make(chan struct{})}
-	r.ctx, r.cancel = context.WithTimeout(t.Context(), 2*time.Minute)
-	go func() {
-		defer close(r.done)
-		if err := w.Run(r.ctx); err != nil {
+	var cancel context.CancelFunc
+	r.ctx, cancel = context.WithTimeout(t.Context(), 2*time.Minute)
+	done := make(chan error)
+	go func() { done <- r.Run(r.ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
 			t.Errorf("Run: %v", err)
 		}
-	}()
-	t.Cleanup(r.stop)
-	<-armed
+	})
 	return r
 }
 
-func (r *runningWatcher) stop() {
-	r.cancel()
-	<-r.done
+func (r *runningWatcher) expect(what string, wanted func(Snapshot) bool) {
+	r.t.Helper()
+	if s, _ := r.Current(); !wanted(s) {
+		r.t.Errorf("%s: got %+v", what, s)
+	}
 }
 
 // until waits for a snapshot for which wanted reports true.

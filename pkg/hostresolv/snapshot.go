@@ -31,9 +31,8 @@ type Snapshot struct {
 	Kubelet resolvconf.File
 
 	Path   string            // Config.Path
-	Source string            // path of File, absolute and without links
 	Digest [sha256.Size]byte // SHA-256 of the text of File; zero if it could not be opened
-	Since  time.Time         // when this text was first read from Source
+	Since  time.Time         // when this text was first read from File.Path
 
 	// Stub reports whether the file at Path is the stub file of systemd-resolved, or names
 	// the addresses of the stub only. With UplinkAuto also whether all its servers are on the
@@ -115,10 +114,10 @@ func (s Snapshot) next(o observation, now time.Time) Snapshot {
 
 // setFile makes r the File of s.
 func (s *Snapshot) setFile(r reading, now time.Time) {
-	if s.Since.IsZero() || s.Digest != r.digest || s.Source != r.end {
+	if s.Since.IsZero() || s.Digest != r.digest || s.File.Path != r.file.Path {
 		s.Since = now
 	}
-	s.File, s.Digest, s.Source = r.file, r.digest, r.end
+	s.File, s.Digest = r.file, r.digest
 }
 
 // errorText returns the text of err, or "". Errors are compared by it, because every read

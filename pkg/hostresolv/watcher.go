@@ -5,11 +5,11 @@ package hostresolv
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,8 +21,7 @@ import (
 const (
 	DefaultUplinkPath = "/run/systemd/resolve/resolv.conf"
 	DefaultNoStubPath = "/run/NetworkManager/no-stub-resolv.conf" // NetworkManager(8), "dns" of NetworkManager.conf(5)
-	DefaultDebounce   = 100 * time.Millisecond
-	DefaultPoll       = 30 * time.Second
+	DefaultPoll       = 500 * time.Millisecond
 )
 
 // Config configures a [Watcher]. Only Path is required.
@@ -42,11 +41,9 @@ type Config struct {
 	// on the loopback, such as dnsmasq; "" is DefaultNoStubPath.
 	NoStubPath string
 
-	// Debounce is how long the file must be unchanged before it is read; 0 is
-	// DefaultDebounce. A file that changes all the time is read after ten times Debounce.
-	Debounce time.Duration
-
-	// Poll is the interval at which the file is read without an event; 0 is DefaultPoll.
+	// Poll is the interval at which the file is compared with the one that was read; 0 is
+	// DefaultPoll. A file that was equal at two polls is published, and one that changes
+	// all the time after ten.
 	Poll time.Duration
 
 	// Logger logs every change of state; nil discards the logs.
@@ -80,12 +77,12 @@ func ParseUplinkMode(s string) (UplinkMode, error) {
 
 // Watcher watches the host's resolv.conf. It is safe for concurrent use.
 type Watcher struct {
-	cfg    Config // with defaults
-	notify notifyFunc
-
-	ran     atomic.Bool // Run was called
+	cfg     Config // with defaults
 	current atomic.Pointer[version]
-	mu      sync.Mutex // held while reading the files and setting current
+
+	mu      sync.Mutex  // held while reading the files and setting current
+	pending observation // of the last poll, if it is not published
+	polls   int         // the consecutive polls with a pending observation
 }
 
 // version is a published snapshot with the files that it was made from. Two versions with the
@@ -104,19 +101,19 @@ func New(cfg Config) (*Watcher, error) {
 		return nil, errors.New("hostresolv: empty path of the host's resolv.conf")
 	case cfg.Uplink > UplinkAuto:
 		return nil, fmt.Errorf("hostresolv: unknown UplinkMode %d", cfg.Uplink)
-	case cfg.Debounce < 0 || cfg.Poll < 0:
-		return nil, fmt.Errorf("hostresolv: debounce %v and poll %v must not be negative", cfg.Debounce, cfg.Poll)
+	case cfg.Poll < 0:
+		return nil, fmt.Errorf("hostresolv: poll %v must not be negative", cfg.Poll)
 	}
 	cfg.UplinkPath = cmp.Or(cfg.UplinkPath, DefaultUplinkPath)
 	cfg.NoStubPath = cmp.Or(cfg.NoStubPath, DefaultNoStubPath)
-	cfg.Debounce = cmp.Or(cfg.Debounce, DefaultDebounce)
 	cfg.Poll = cmp.Or(cfg.Poll, DefaultPoll)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	w := &Watcher{cfg: cfg, notify: notify}
+	w := &Watcher{cfg: cfg}
 	w.current.Store(&version{Snapshot: Snapshot{Path: cfg.Path}, newer: make(chan struct{})})
-	w.readFiles()
+	o := w.observe()
+	w.publish(w.current.Load().next(o, time.Now()), o)
 	return w, nil
 }
 
@@ -127,19 +124,52 @@ func (w *Watcher) Current() (Snapshot, <-chan struct{}) {
 	return v.Snapshot, v.newer
 }
 
+// Run keeps the snapshot up to date until ctx is done, and then returns nil.
+func (w *Watcher) Run(ctx context.Context) error {
+	poll := time.NewTicker(w.cfg.Poll)
+	defer poll.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-poll.C:
+			w.poll()
+		}
+	}
+}
+
+// maxPolls is the number of polls after which a file is published even if it still changes.
+const maxPolls = 10
+
+// poll reads the files if they have changed, and publishes what was the same at the last poll.
+func (w *Watcher) poll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	old := w.current.Load()
+	if old.unchanged() {
+		w.pending, w.polls = observation{}, 0
+		return
+	}
+	o := w.observe()
+	if w.polls++; w.polls < maxPolls && !o.equal(w.pending) && !o.equal(old.observation) {
+		w.pending = o
+		return
+	}
+	w.publish(old.next(o, time.Now()), o)
+	w.pending, w.polls = observation{}, 0
+}
+
 // Reread returns a snapshot of the file as it is now. It calls stat(2), and reads the file again
 // only if the result has changed. Run need not be running. The snapshot returned has a new problem
-// at once; Run publishes it only if it lasts longer than the debounce, because the file may
-// be half-written.
+// at once; Run publishes it only if it lasts for two polls, because the file may be half-written.
 func (w *Watcher) Reread() Snapshot {
-	changed := func(r reading) bool { return !r.unchanged() }
-	if v := w.current.Load(); !slices.ContainsFunc(v.read, changed) {
+	if v := w.current.Load(); v.unchanged() {
 		return v.Snapshot
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	old := w.current.Load() // may be newer now
-	if !slices.ContainsFunc(old.read, changed) {
+	if old.unchanged() {
 		return old.Snapshot
 	}
 	o := w.observe()
@@ -148,14 +178,6 @@ func (w *Watcher) Reread() Snapshot {
 		w.publish(s, o)
 	}
 	return s
-}
-
-// readFiles reads the files and publishes the result.
-func (w *Watcher) readFiles() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	o := w.observe()
-	w.publish(w.current.Load().next(o, time.Now()), o)
 }
 
 // publish makes s the current snapshot. Readers are not notified if it equals the previous
@@ -173,7 +195,7 @@ func (w *Watcher) publish(s Snapshot, o observation) {
 
 // logChange logs the difference between old and s.
 func (w *Watcher) logChange(old, s Snapshot) {
-	log := w.cfg.Logger.With("path", s.Path, "source", s.Source)
+	log := w.cfg.Logger.With("path", s.Path, "source", s.File.Path)
 	if s.Since != old.Since && s.File.Err == nil {
 		c := s.File.Config()
 		log.Info("read the host's resolv.conf", "nameservers", excerpt.List(c.Nameservers), "searches", excerpt.List(c.Searches),

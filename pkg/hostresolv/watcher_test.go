@@ -4,20 +4,16 @@
 package hostresolv
 
 import (
-	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// TestRun_Changes changes a resolv.conf in many ways, on a real file system with real events.
+// TestRun_Changes changes a resolv.conf in many ways, on a real file system.
 // Each case starts with server(1) in etc/resolv.conf unless it has a prepare function, and
 // each step waits for its snapshot.
 func TestRun_Changes(t *testing.T) {
@@ -151,53 +147,10 @@ func TestRun_Changes(t *testing.T) {
 			w := watch(t, Config{Path: d.path("etc/resolv.conf")})
 			for _, step := range test.steps {
 				step.do(d)
-				s := w.until(step.name, step.want)
-				if real, err := filepath.EvalSymlinks(d.path("etc/resolv.conf")); s.Problem.Err == nil && (err != nil || s.Source != real) {
-					t.Errorf("%s: source %s, want %s, %v", step.name, s.Source, real, err)
-				}
+				w.until(step.name, step.want)
 			}
 		})
 	}
-}
-
-// TestLimitHint_Errors checks the hints for the errors of inotify.
-func TestLimitHint_Errors(t *testing.T) {
-	for err, want := range map[error]string{
-		syscall.EMFILE: "max_user_instances",
-		syscall.ENOSPC: "max_user_watches",
-		syscall.EACCES: "",
-	} {
-		if got := limitHint(fmt.Errorf("watching: %w", err)); !strings.Contains(got, want) || (got == "") != (want == "") {
-			t.Errorf("%v: got %q", err, got)
-		}
-	}
-}
-
-// TestRun_UplinkAuto changes the files like a host with systemd-resolved.
-func TestRun_UplinkAuto(t *testing.T) {
-	d := newTree(t)
-	d.write("etc/resolv.conf", stubText) // a copy, not a link
-	uplink := d.path("run/resolve/resolv.conf")
-	w := watch(t, Config{Path: d.path("etc/resolv.conf"), Uplink: UplinkAuto, UplinkPath: uplink})
-
-	isUplink := func(n int) func(Snapshot) bool {
-		return func(s Snapshot) bool { return serves(n)(s) && s.Stub && s.Uplink && s.Source == uplink }
-	}
-	w.until("no uplink file yet", func(s Snapshot) bool { return s.Problem.Err != nil && s.Stub && !s.Uplink })
-	d.write("run/resolve/resolv.conf", server(1))
-	w.until("systemd-resolved starts", isUplink(1))
-	d.replace("run/resolve/resolv.conf", server(2))
-	w.until("new servers by DHCP", isUplink(2))
-	d.remove("run/resolve")
-	w.until("systemd-resolved stops", func(s Snapshot) bool { return keeps(2, "no such file")(s) && s.Uplink })
-	d.write("run/resolve/resolv.conf", server(3))
-	w.until("and starts", isUplink(3))
-	d.write("run/resolve/stub-resolv.conf", stubText)
-	d.link("../run/resolve/stub-resolv.conf", "etc/resolv.conf")
-	d.write("run/resolve/resolv.conf", server(4))
-	w.until("a link to the stub file", isUplink(4))
-	d.replace("etc/resolv.conf", server(5))
-	w.until("systemd-resolved removed", func(s Snapshot) bool { return serves(5)(s) && !s.Stub && !s.Uplink })
 }
 
 // TestReread_WithoutRun checks that Reread alone finds every change.
@@ -232,7 +185,7 @@ func TestReread_WithoutRun(t *testing.T) {
 	}
 	d.write("other", server(2))
 	d.link("other", "resolv.conf")
-	if s := w.Reread(); !serves(2)(s) || s.Source != d.path("other") {
+	if s := w.Reread(); !serves(2)(s) {
 		t.Errorf("link: got %+v", s)
 	}
 }
@@ -261,39 +214,11 @@ func TestReading_Unchanged(t *testing.T) {
 	}
 }
 
-// TestReadFile_LinkReplaced checks that the text and the path of a reading belong to one
-// file while a link is replaced.
-func TestReadFile_LinkReplaced(t *testing.T) {
-	d := newTree(t)
-	for _, name := range []string{"1", "2"} {
-		d.write(name+"/resolv.conf", "nameserver "+d.path(name+"/resolv.conf"))
-	}
-	d.link("1", "dir")
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for n := range 2000 {
-			d.link(strconv.Itoa(1+n%2), "dir")
-		}
-	}()
-	for {
-		r := readFile(d.path("dir/resolv.conf"))
-		if got := r.file.Nameservers[0].Text; got != r.end {
-			t.Errorf("read %s, the path is %s", got, r.end)
-		}
-		select {
-		case <-done:
-			return
-		default:
-		}
-	}
-}
-
 // TestWatcher_Concurrent checks that concurrent readers get complete files.
 func TestWatcher_Concurrent(t *testing.T) {
 	d := newTree(t)
 	d.write("resolv.conf", server(0))
-	w := watch(t, Config{Path: d.path("resolv.conf"), Debounce: time.Millisecond})
+	w := watch(t, Config{Path: d.path("resolv.conf")})
 	var readers sync.WaitGroup
 	stop := make(chan struct{})
 	for range 4 {

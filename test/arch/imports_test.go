@@ -44,7 +44,7 @@ var imports = map[string][]string{
 	"internal/document": {"values", "reflect", "regexp", "encoding/json", "github.com/go-json-experiment/json",
 		"github.com/go-json-experiment/json/...",
 		"sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml/v3"},
-	"pkg/hostresolv": {"std", "internal/excerpt", "pkg/resolvconf", "github.com/fsnotify/fsnotify"},
+	"pkg/hostresolv": {"std", "internal/excerpt", "pkg/resolvconf"},
 	"internal/cluster": {"std", "internal/atomicfile", "internal/kube", "internal/manifest",
 		"pkg/fqdn", "pkg/policy", "pkg/dnsserver/zone", "k8s.io/api/...", "k8s.io/apimachinery/...",
 		"k8s.io/client-go/...", "k8s.io/utils/clock", "k8s.io/utils/ptr",
