@@ -80,7 +80,7 @@ func doctorCommand() *cobra.Command {
 	o.Register(cmd.Flags())
 	usage.ChoiceFlag(cmd.Flags(), &format, "output", "o", "`FORMAT`: text, json or html", cli.DoctorFormats...)
 	cmd.AddCommand(doctorQueryCommand())
-	return cmd
+	return interruptible(cmd)
 }
 
 // maxContainerQueries is the largest number of arguments of doctor query: a container sends two

@@ -194,5 +194,5 @@ configured without the shim and an agent runs without problems. Otherwise 1.`,
 	n.RegisterKubelet(cmd.Flags())
 	registerSocket(cmd, &client)
 	usage.ChoiceFlag(cmd.Flags(), &format, "output", "o", "`FORMAT`: text or json", "text", "json")
-	return cmd
+	return interruptible(cmd)
 }

@@ -75,7 +75,7 @@ results differ. docs/debugging.md describes the libraries and the limits of the 
 		}
 		return exitError(o.Run(cmd.Context(), c, node, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()))
 	}
-	return cmd
+	return interruptible(cmd)
 }
 
 // checkLookupInput returns an error if a flag is set that has no effect: some apply only to manifests,

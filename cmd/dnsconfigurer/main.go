@@ -97,7 +97,8 @@ func logFormat(cmd *cobra.Command) string {
 	return ""
 }
 
-// rootCommand returns the command with its subcommands. args is the command line.
+// rootCommand returns the command with its subcommands. args is the command line: if it begins with the name
+// of a subcommand, the others are not made.
 func rootCommand(args []string) *cobra.Command {
 	printVersion := false
 	root := &cobra.Command{
@@ -119,15 +120,21 @@ func rootCommand(args []string) *cobra.Command {
 	root.Flags().BoolVarP(&printVersion, "version", "v", false, "version for dnsconfigurer")
 	root.SetHelpCommand(usage.HelpCommand())
 	usage.WrapFlags(root)
-	root.AddCommand(
-		interruptible(renderCommand()), interruptible(validateCommand()), interruptible(lookupCommand()), interruptible(doctorCommand()),
-		shimCommand(args), installCommand(), uninstallCommand(), bypassCommand(),
-		interruptible(statusCommand()),
-		agentCommand(), nriCommand(), podsCommand(), refreshCommand(), restoreCommand(),
-		dnsCommand(), nodeCacheCommand(),
-		webhookCommand(), interruptible(policiesCommand()),
-		configCommand(), versionCommand(),
-	)
+	makers := map[string]func() *cobra.Command{
+		"agent": agentCommand, "nri": nriCommand, "shim": func() *cobra.Command { return shimCommand(args) },
+		"dns": dnsCommand, "nodecache": nodeCacheCommand, "webhook": webhookCommand,
+		"render": renderCommand, "validate": validateCommand, "lookup": lookupCommand, "doctor": doctorCommand,
+		"install": installCommand, "uninstall": uninstallCommand, "bypass": bypassCommand, "status": statusCommand,
+		"pods": podsCommand, "refresh": refreshCommand, "restore": restoreCommand,
+		"policies": policiesCommand, "config": configCommand, "version": versionCommand,
+	}
+	if len(args) > 0 && makers[args[0]] != nil {
+		root.AddCommand(makers[args[0]]())
+	} else {
+		for _, newCommand := range makers {
+			root.AddCommand(newCommand())
+		}
+	}
 	usage.CompleteFlags(root)
 	return root
 }

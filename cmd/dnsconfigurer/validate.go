@@ -51,7 +51,7 @@ in a pipeline.`,
 		o.Output.Stdout, o.Output.Color = cmd.OutOrStdout(), cli.IsTerminal(cmd.OutOrStdout())
 		return exitError(o.Run(cmd.Context(), rules, node.Name, cmd.InOrStdin(), cmd.ErrOrStderr()))
 	}
-	return cmd
+	return interruptible(cmd)
 }
 
 func renderCommand() *cobra.Command {
@@ -83,7 +83,7 @@ severity error, for example because the pod would not start or the API server re
 	}
 	o.Register(cmd.Flags())
 	nodeFlags.Register(cmd.Flags())
-	return cmd
+	return interruptible(cmd)
 }
 
 func configCommand() *cobra.Command {
@@ -93,7 +93,7 @@ func configCommand() *cobra.Command {
 		Args:  cobra.ArbitraryArgs,
 		RunE:  usage.RequireCommand,
 	}
-	cmd.AddCommand(configDefaultsCommand(), interruptible(configCheckCommand()))
+	cmd.AddCommand(configDefaultsCommand(), configCheckCommand())
 	return cmd
 }
 
@@ -157,5 +157,5 @@ Exit code 1 if the file, the resolv.conf or a manifest has errors.`,
 		},
 	}
 	o.Register(cmd.Flags())
-	return cmd
+	return interruptible(cmd)
 }

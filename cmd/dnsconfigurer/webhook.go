@@ -91,5 +91,5 @@ or warned of any of the three, or the API server refused an object for another r
 	c.Register(cmd.Flags())
 	clusterCheck.Register(cmd.Flags())
 	cmd.Flags().BoolVar(&check, "check", false, "report what a cluster enforces, instead of printing the policies")
-	return cmd
+	return interruptible(cmd)
 }
