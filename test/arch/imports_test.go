@@ -141,7 +141,6 @@ var imports = map[string][]string{
 	"test/nodetools":  {"std", "test/debian"},
 	"test/pages":      {"std"},
 	"test/process":    {"std"},
-	"test/soak":       nil,
 	"test/summary":    {"std"},
 	"test/systemd":    nil,
 	"test/vectors":    {"std", "internal/admission", "pkg/policy", "pkg/resolvconf", "sigs.k8s.io/yaml"},

@@ -58,11 +58,13 @@ const warmNames = 20
 // lookup is a query of a client, or the queries for the candidates of a search list.
 type lookup struct {
 	kind    kind
-	name    string   // of the query
-	qtype   uint16   // 0: A
-	search  []string // the next candidates, after NXDOMAIN
-	aliases int      // records before the address
-	want    string   // address
+	name    string                // of the query
+	qtype   uint16                // 0: A
+	search  []string              // the next candidates, after NXDOMAIN
+	payload uint16                // of EDNS; 0: none
+	aliases int                   // records before the address
+	want    string                // address
+	check   func(*dns.Msg) string // nil: one address; else it returns what is wrong with a reply, or ""
 
 	packet []byte
 	first  time.Time
@@ -172,8 +174,8 @@ func (c *client) sendAll(duration time.Duration, rate float64) {
 
 // lookupOverTCP looks up a Service. It connects again after an error, as a resolver library does.
 func (c *client) lookupOverTCP() {
-	i := rand.IntN(services)
-	l := &lookup{kind: overTCP, name: fmt.Sprintf("web-%d.default.svc.%s", i, zone), want: serviceAddress(i)}
+	l := serviceLookup(rand.IntN(services))
+	l.kind = overTCP
 	exchange := dns.Client{Net: "tcp", Timeout: 5 * time.Second, Dialer: &net.Dialer{
 		Timeout: 5 * time.Second, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(c.from, 0)),
 	}}
@@ -201,20 +203,25 @@ func (c *client) lookupOverTCP() {
 
 // newLookup returns a lookup of a random kind.
 func newLookup() *lookup {
-	l := &lookup{}
 	switch n := rand.IntN(10); {
 	case n < 4:
-		i := rand.IntN(services)
-		l.kind, l.name, l.want = ofCluster, fmt.Sprintf("web-%d.default.svc.%s", i, zone), serviceAddress(i)
+		return serviceLookup(rand.IntN(services))
 	case n < 7:
-		l.kind, l.name = ofCache, fmt.Sprintf("cached-%d.example.", rand.IntN(warmNames))
-		l.want = addressOf(l.name)
+		l := lookupOf(fmt.Sprintf("cached-%d.example.", rand.IntN(warmNames)))
+		l.kind = ofCache
+		return l
 	default:
-		l.kind, l.name = ofOthers, fmt.Sprintf("x%016x.example.", rand.Uint64())
-		l.want = addressOf(l.name)
+		return lookupOf(randomLabel() + ".example.")
 	}
-	return l
 }
+
+// serviceLookup returns the lookup of Service i.
+func serviceLookup(i int) *lookup {
+	return &lookup{kind: ofCluster, name: fmt.Sprintf("web-%d.default.svc.%s", i, zone), want: serviceAddress(i)}
+}
+
+// lookupOf returns the lookup of a name outside the cluster.
+func lookupOf(name string) *lookup { return &lookup{kind: ofOthers, name: name, want: addressOf(name)} }
 
 func (c *client) send(l *lookup, now time.Time) {
 	c.mu.Lock()
@@ -230,6 +237,9 @@ func (c *client) queryLocked(l *lookup, now time.Time) {
 	for c.id++; c.pending[c.id] != nil; c.id++ {
 	}
 	m.Id = c.id
+	if l.payload > 0 {
+		m.SetEdns0(l.payload, false)
+	}
 	l.packet, l.sent = pack(m), 0
 	c.pending[c.id] = l
 	c.sendLocked(l, now)
@@ -333,6 +343,9 @@ func arrival(control []byte, read time.Time) time.Time {
 
 // problem returns what is wrong with a reply, or "".
 func (l *lookup) problem(m *dns.Msg) string {
+	if l.check != nil {
+		return l.check(m)
+	}
 	if m.Rcode == dns.RcodeSuccess && len(m.Answer) == 1+l.aliases && len(m.Question) == 1 && m.Question[0].Name == l.name {
 		switch rr := m.Answer[l.aliases].(type) {
 		case *dns.A:

@@ -15,4 +15,7 @@
 //
 // The same clients send legitimate load to these servers and to CoreDNS: limits that protect from hostile
 // clients do not refuse it (`make test-load`).
+//
+// What only time and numbers show is tested with random names and packets, which get the right reply while
+// the resident memory stays below a ceiling (`make test-soak`, which takes ten minutes).
 package hostile

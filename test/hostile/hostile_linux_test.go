@@ -177,8 +177,8 @@ func (s *server) settle(t *testing.T) {
 		}
 		return ""
 	})
-	if n := process.Metrics(s.http)["dnsconfigurer_dns_panics_total"]; n != 0 {
-		t.Errorf("%v panics:\n%s", n, s.Log())
+	if n, found := process.Metrics(s.http)["dnsconfigurer_dns_panics_total"]; !found || n != 0 {
+		t.Errorf("%v panics, counted: %t:\n%s", n, found, s.Log())
 	}
 }
 

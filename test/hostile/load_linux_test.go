@@ -87,8 +87,6 @@ func fresh(delay string) func(*server, float64) func() *lookup {
 	}
 }
 
-func lookupOf(name string) *lookup { return &lookup{kind: ofOthers, name: name, want: addressOf(name)} }
-
 // cold returns lookups of one of 8,000 names, or of fewer: those that take as long at the lower rate.
 func cold(_ *server, pace float64) func() *lookup {
 	domain := randomLabel() + ".20ms.example."
@@ -100,7 +98,7 @@ func uncached(*server, float64) func() *lookup {
 	i := rand.IntN(services)
 	return func() *lookup {
 		i = (i + 1) % services
-		return &lookup{kind: ofCluster, name: fmt.Sprintf("web-%d.default.svc.%s", i, zone), want: serviceAddress(i)}
+		return serviceLookup(i)
 	}
 }
 

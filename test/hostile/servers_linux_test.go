@@ -44,29 +44,41 @@ const (
 	nodeMemory, nodeGoMemory       = 192, "160MiB"
 )
 
+// A configuration file begins with its kind.
+const configHead = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: "
+
 // startServers starts the cluster DNS server, with the fields, and a node cache. They forward to the same
 // upstream server, as in a cluster whose nodes have one resolver and the search domains.
 func startServers(t *testing.T, upstream string, search []string, fields string) (cluster, node *server) {
 	t.Helper()
 	dir := t.TempDir()
-	manifests, resolvConf := filepath.Join(dir, "manifests"), filepath.Join(dir, "resolv.conf")
-	dnsFile, cacheFile := filepath.Join(dir, "dns.yaml"), filepath.Join(dir, "nodecache.yaml")
-	head := "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: "
+	resolvConf, cacheFile := filepath.Join(dir, "resolv.conf"), filepath.Join(dir, "nodecache.yaml")
 	host := "nameserver 192.0.2.1\nsearch " + strings.Join(search, " ") + "\n"
-	if err := errors.Join(os.Mkdir(manifests, 0o700), os.WriteFile(filepath.Join(manifests, "cluster.yaml"), objects(), 0o600),
-		os.WriteFile(resolvConf, []byte(host), 0o600),
-		os.WriteFile(dnsFile, []byte(head+"DNSConfiguration\nhostSuffixes: ["+strings.Join(search, ", ")+"]\n"+fields), 0o600),
-		os.WriteFile(cacheFile, []byte(head+"NodeCacheConfiguration\nresolvConf: "+resolvConf+"\n"), 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(resolvConf, []byte(host), 0o600),
+		os.WriteFile(cacheFile, []byte(configHead+"NodeCacheConfiguration\nresolvConf: "+resolvConf+"\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	program := process.Build(t, dir)
-	cluster = startServer(t, program, "cluster DNS", clusterMemory, clusterGoMemory,
-		"dns", "--config", dnsFile, "--manifests", manifests, "--upstream", upstream)
+	cluster = startClusterDNS(t, program, upstream, clusterGoMemory, "hostSuffixes: ["+strings.Join(search, ", ")+"]\n"+fields)
 	node = startServer(t, program, "node cache", nodeMemory, nodeGoMemory,
 		"nodecache", "--cluster-dns", cluster.addr.String(), "--upstream", upstream, "--config", cacheFile)
 	return cluster, node
 }
 
+// startClusterDNS starts the cluster DNS server with fields of its configuration.
+func startClusterDNS(t *testing.T, program, upstream, goLimit, fields string) *server {
+	t.Helper()
+	dir := t.TempDir()
+	manifests, config := filepath.Join(dir, "manifests"), filepath.Join(dir, "dns.yaml")
+	if err := errors.Join(os.Mkdir(manifests, 0o700), os.WriteFile(filepath.Join(manifests, "cluster.yaml"), objects(), 0o600),
+		os.WriteFile(config, []byte(configHead+"DNSConfiguration\n"+fields), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return startServer(t, program, "cluster DNS", clusterMemory, goLimit,
+		"dns", "--config", config, "--manifests", manifests, "--upstream", upstream)
+}
+
+// startServer starts a server of this project. goLimit is its GOMEMLIMIT.
 func startServer(t *testing.T, program, name string, limit int, goLimit string, args ...string) *server {
 	t.Helper()
 	addrs := process.Loopback(t, 2)
