@@ -23,7 +23,7 @@ func Kinds() []string { return []string{KindShim, KindAgent, KindDNS, KindNodeCa
 //
 //	default  of an empty or absent field; a list has commas
 //	format   of a string, or of each item of a list, see package config
-//	values   that a string can have, or each item of a list
+//	values   that a string can have, or each item of a list; a text with the format is valid, too
 //	min, max of a number, a duration or an amount of memory
 //	restart  "true" if a change takes effect when the server restarts
 //	relative "true" if a relative path is resolved from the directory of the file
@@ -45,7 +45,7 @@ type ServerConfiguration struct {
 	HTTP string `json:"http,omitempty" format:"address" restart:"true" flag:"http" arg:"ADDR"`
 
 	// LogFormat is the format of the log: "text" or "json".
-	LogFormat string `json:"logFormat,omitempty" default:"text" values:"text,json" restart:"true" flag:"log-format" arg:"FORMAT"`
+	LogFormat string `json:"logFormat,omitempty" default:"text" values:"text,json" restart:"true"`
 }
 
 // APIServerConfiguration has the fields of servers that read objects of the cluster.
@@ -87,14 +87,10 @@ type NodeConfiguration struct {
 	// HostResolver is "auto" to give pods the upstream servers of systemd-resolved if
 	// ResolvConf is its stub, which is a server on the node's loopback, and those of
 	// NetworkManager, in /run/NetworkManager/no-stub-resolv.conf, if ResolvConf has other
-	// servers on the loopback only. The request is still compared with what the kubelet
-	// computes from ResolvConf.
-	HostResolver string `json:"hostResolver,omitempty" default:"never" values:"never,auto"`
-
-	// UplinkResolvConf is the path of the file in which systemd-resolved lists its
-	// upstream servers, for HostResolver "auto". A relative path is resolved from the
-	// directory of this file.
-	UplinkResolvConf string `json:"uplinkResolvConf,omitempty" default:"/run/systemd/resolve/resolv.conf" relative:"true"`
+	// servers on the loopback only. A path with a "/" is "auto" with another file of
+	// systemd-resolved than /run/systemd/resolve/resolv.conf. The request is still compared
+	// with what the kubelet computes from ResolvConf.
+	HostResolver string `json:"hostResolver,omitempty" default:"never" values:"never,auto" format:"path" relative:"true"`
 
 	// NodeIPs lists the addresses of the node, which are used if ResolvConf is "". Empty:
 	// unknown.

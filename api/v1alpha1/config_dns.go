@@ -78,10 +78,6 @@ type DNSConfiguration struct {
 	// TTL is the TTL of the cluster's records in seconds.
 	TTL *uint32 `json:"ttl,omitempty" default:"5" max:"3600" restart:"true"`
 
-	// PrivateReverse is true if reverse names of private addresses that are not in the
-	// cluster do not exist (RFC 6303). False: they are forwarded.
-	PrivateReverse bool `json:"privateReverse,omitempty" restart:"true"`
-
 	// HostSuffixes lists the search domains of the nodes, which end the search lists of
 	// names below search.NAMESPACE.CLUSTERDOMAIN.ap.k8s.io. At most 8. Empty: none.
 	HostSuffixes []string `json:"hostSuffixes,omitempty" format:"domain" restart:"true"`

@@ -14,7 +14,8 @@ const (
 // NodeServerConfiguration has the fields that shim and agent have.
 type NodeServerConfiguration struct {
 	// Listen is the socket of the server: the shim's for the kubelet, the agent's for the NRI relay and the
-	// shim.
+	// shim. Beside the agent's, agent-status.sock is for the commands pods, refresh, restore and status, which
+	// only root can use.
 	Listen string `json:"listen,omitempty" format:"socket" restart:"true" flag:"listen" arg:"SOCKET"`
 
 	// Mode says when a request is edited or a file is written. "Generate": if the node facts are
@@ -94,14 +95,8 @@ type RefreshConfiguration struct {
 
 	// Refresh says which running pods get a new file when the host's resolv.conf, the node
 	// facts or the mode change. "Off": none. "DefaultPolicyOnly": those that use the
-	// nameservers of the host. "All": all. The annotation dnsconfigurer.dev/refresh of a pod,
+	// nameservers of the host. "All": all. "DryRun": none, but the files that "All" would
+	// rewrite are counted and logged. The annotation dnsconfigurer.dev/refresh of a pod,
 	// "always" or "never", overrides it.
-	Refresh string `json:"refresh,omitempty" default:"Off" values:"Off,DefaultPolicyOnly,All"`
-
-	// RefreshDryRun counts and logs the files that would be rewritten, and rewrites none.
-	RefreshDryRun bool `json:"refreshDryRun,omitempty"`
-
-	// StatusSocket is the path of the socket for the commands pods, refresh, restore and
-	// status, which only root can use. "": none.
-	StatusSocket *string `json:"statusSocket,omitempty" default:"/run/dnsconfigurer/agent-status.sock" format:"socket-path" restart:"true"`
+	Refresh string `json:"refresh,omitempty" default:"Off" values:"Off,DefaultPolicyOnly,All,DryRun"`
 }

@@ -153,31 +153,3 @@ type LookupAbsence struct {
 	Reason  string `json:"reason"`
 	Unknown bool   `json:"unknown"` // the name may exist: the manifests lack the objects that decide it
 }
-
-// RuleChange is one line of `config check FILE -f MANIFESTS -o json`: a pod whose DNS
-// configuration the node rules of FILE change. Lists are never null.
-type RuleChange struct {
-	File     string `json:"file"`     // of the object
-	Document int    `json:"document"` // number in the file, from 1
-
-	Kind      string `json:"kind"`
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-
-	Rules  []AppliedRule `json:"rules"`
-	Before ResolvConf    `json:"before"` // without rules, as the kubelet computes it
-	After  ResolvConf    `json:"after"`
-}
-
-// AppliedRule is a node rule that changes a pod.
-type AppliedRule struct {
-	Rule  string `json:"rule"`  // identifier, such as R3
-	Index int    `json:"index"` // in node.rules
-}
-
-// ResolvConf is the content of a resolv.conf. Lists are never null.
-type ResolvConf struct {
-	Nameservers []string `json:"nameservers"`
-	Searches    []string `json:"searches"`
-	Options     []string `json:"options"`
-}

@@ -70,7 +70,6 @@ type AgentStatus struct {
 	Version   string         `json:"version"`
 	Mode      string         `json:"mode"`
 	Refresh   string         `json:"refresh"`
-	DryRun    bool           `json:"refreshDryRun"`
 	Relays    int            `json:"relays"` // connections of NRI relays and shims
 	Pods      int            `json:"pods"`
 	Drift     map[string]int `json:"drift"` // pods by kind of drift

@@ -6,13 +6,15 @@ package v1alpha1
 // removed has what replaces the fields of 0.1.0. The tables are for one release.
 var removed = map[string]string{
 	"limits":         "maxQueries and maxMemory have replaced it",
-	"localNames":     "privateReverse has replaced localNames.privateReverse; to forward special names, list their domain in stubDomains",
+	"localNames":     byOthers,
 	"autopathSuffix": bySuffix, "autopath.suffix": bySuffix,
 	"snapshot":   "it was a mapping with the path in snapshot.path",
 	"ednsOption": "it was removed: the code of the option is 65313",
 
 	"selfSigned": byTLS, "namespace": byTLS,
-	"refresh": byAgent, "refreshDryRun": byAgent, "sandboxDirectories": byAgent, "statusSocket": byAgent,
+	"refresh": byAgent, "refreshDryRun": "it was removed: refresh of AgentConfiguration can be DryRun", "sandboxDirectories": byAgent,
+	"statusSocket":          "it was removed: the socket is agent-status.sock beside the agent's",
+	"node.uplinkResolvConf": "set hostResolver to this path",
 
 	"drainTimeout":   "it was removed: calls have 4 seconds when the shim stops",
 	"refreshRate":    "it was removed: 200 files a second are rewritten",
@@ -25,7 +27,8 @@ var removedFlags = map[string]string{
 	"cluster-dns": "node.clusterDNS", "cluster-domain": "node.clusterDomain", "deny-on": "denyOn",
 	"host-suffix": "hostSuffixes", "ignore": "ignore", "in-cluster": "inCluster", "interface": "interface",
 	"kubeconfig": "kubeconfig", "kubelet-config": "node.kubeletConfig", "kubelet-config-dir": "node.kubeletConfigDir",
-	"lameduck": "lameduck", "manifests": "manifests", "node-ip": "node.nodeIPs", "notrack": "notrack", "pods": "pods",
+	"lameduck": "lameduck", "log-format": "logFormat", "manifests": "manifests", "node-ip": "node.nodeIPs", "notrack": "notrack",
+	"pods":        "pods",
 	"resolv-conf": "resolvConf (shim and agent: node.resolvConf)", "reverse-cidr": "reverseCIDRs",
 	"runtime-endpoint": "runtimeEndpoint", "snapshot": "snapshot", "stub-domain": "stubDomains",
 	"tls-cert": "tls.certFile", "tls-key": "tls.keyFile", "ttl": "ttl", "upstream-policy": "upstreamPolicy",
@@ -35,7 +38,6 @@ var removedFlags = map[string]string{
 var removedToolFlags = map[string]string{
 	"config":       "install, uninstall, bypass and status read /etc/dnsconfigurer/shim.yaml",
 	"max-objects":  "it was removed: 50,000 objects of each kind are read",
-	"recursive":    "it was removed: name each directory with -f",
 	"strict":       "validate has it",
 	"textfile-dir": "it was removed: the directory is /var/lib/prometheus/node-exporter",
 	"verbose":      "--fail-on info and -o json print findings of severity info",
@@ -51,6 +53,7 @@ func FlagReplacement(flag string, hasFile bool) string {
 }
 
 const (
+	byOthers = "list private networks in reverseCIDRs; to forward special names, list their domain in stubDomains"
 	bySuffix = "it was removed: the autopath domain is ap.k8s.io"
 	byTLS    = "tls.certFile and tls.keyFile have replaced it: cert-manager or the Helm chart makes these files"
 	byAgent  = "it is a field of AgentConfiguration: the agent keeps running pods up to date (docs/nodes.md#with-the-shim)"

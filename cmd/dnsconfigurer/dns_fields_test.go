@@ -43,9 +43,9 @@ func TestNodeCache_ReverseCIDRs(t *testing.T) {
 }
 
 // TestLocalNames_Fields: both commands answer special names themselves, and the cluster DNS the reverse
-// names of private addresses if privateReverse says so.
+// names of private addresses if reverseCIDRs has their network.
 func TestLocalNames_Fields(t *testing.T) {
-	for fields, private := range map[string]string{"": `"cluster"`, "privateReverse: true\n": "NXDOMAIN"} {
+	for fields, private := range map[string]string{"": `"cluster"`, "reverseCIDRs: [192.168.0.0/16]\n": "NXDOMAIN"} {
 		p := newDNSProcess(t, fmt.Sprintf("upstreams: [%q]\n", upstreamSaying(t, "cluster"))+fields)
 		p.says("www.test.", dns.TypeTXT, "NXDOMAIN")
 		p.says("1.1.168.192.in-addr.arpa.", dns.TypeTXT, private)

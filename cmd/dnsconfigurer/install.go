@@ -41,10 +41,7 @@ that was not started with the drop-in.`,
 		Args: usage.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return n.Install(cmd.Context(), cmd.OutOrStdout()) },
 	}
-	n.Register(cmd.Flags())
-	n.RegisterKubelet(cmd.Flags())
-	n.RegisterRestart(cmd.Flags())
-	n.RegisterDryRun(cmd.Flags())
+	n.RegisterInstall(cmd.Flags())
 	return cmd
 }
 
@@ -65,10 +62,7 @@ run the command again.`,
 		Args: usage.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return n.Uninstall(cmd.Context(), cmd.OutOrStdout()) },
 	}
-	n.Register(cmd.Flags())
-	n.RegisterKubelet(cmd.Flags())
-	n.RegisterRestart(cmd.Flags())
-	n.RegisterDryRun(cmd.Flags())
+	n.RegisterInstall(cmd.Flags())
 	return cmd
 }
 
@@ -120,27 +114,25 @@ func bypassOffCommand() *cobra.Command {
 		Long: `Start the shim, and check that it forwards calls. If it does not, the bypass stays.
 
 The kubelet keeps its connection to the container runtime until the kubelet or the container runtime
-is restarted. Restart the kubelet, or set --restart-kubelet, which restarts it also if the bypass is
-off already.`,
-		Example: `  dnsconfigurer bypass off --restart-kubelet`,
+is restarted.`,
+		Example: `  dnsconfigurer bypass off && systemctl restart kubelet`,
 		Args:    usage.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ended, err := n.EndBypass(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if ended {
-				reportBypass(cmd, &n, events.ReasonBypassEnded,
-					"the shim serves again, and the kubelet uses it after a restart of the kubelet or the container runtime")
-			} else if _, err := fmt.Fprintln(cmd.OutOrStdout(), "the bypass is off already"); err != nil || !n.RestartKubelet {
+			if !ended {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "the bypass is off already")
 				return err
 			}
-			return n.UseShim(cmd.Context(), cmd.OutOrStdout())
+			const after = "uses the shim after a restart of the kubelet or the container runtime"
+			reportBypass(cmd, &n, events.ReasonBypassEnded, "the bypass is off, and the kubelet "+after)
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), "the kubelet "+after)
+			return err
 		},
 	}
 	n.Register(cmd.Flags())
-	n.RegisterKubelet(cmd.Flags())
-	n.RegisterRestart(cmd.Flags())
 	return cmd
 }
 

@@ -66,8 +66,12 @@ results differ. docs/debugging.md describes the libraries and the limits of the 
 		if err != nil {
 			return err
 		}
-		if err := checkLookupInput(cmd, o.Live()); err != nil {
-			return err
+		if o.Live() {
+			err := usage.CheckUnset(cmd, "on a live cluster: leave it out, or set -f instead of --kubeconfig and --context",
+				"recursive", "complete")
+			if err != nil {
+				return err
+			}
 		}
 		node, err := lookupNode(cmd.Context(), &o, &nodeFlags, &c)
 		if err != nil {
@@ -76,16 +80,6 @@ results differ. docs/debugging.md describes the libraries and the limits of the 
 		return exitError(o.Run(cmd.Context(), c, node, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()))
 	}
 	return interruptible(cmd)
-}
-
-// checkLookupInput returns an error if a flag is set that has no effect: some apply only to manifests,
-// others only to a live cluster.
-func checkLookupInput(cmd *cobra.Command, live bool) error {
-	if live {
-		return usage.CheckUnset(cmd, "on a live cluster: leave it out, or set -f instead of --kubeconfig and --context",
-			"recursive", "complete")
-	}
-	return usage.CheckUnset(cmd, "on manifests: leave it out, or set --kubeconfig or --context instead of -f", "timeout")
 }
 
 // lookupNode returns the node of the pod. For a live cluster, it also stores the cluster's objects in c.

@@ -72,10 +72,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitOK
 	case errors.Is(err, errReported):
 		return exitFailed
-	case daemon.LogFailure(stderr, logFormat(cmd), err):
-		if isUsage {
-			return exitUsage
-		}
+	case daemon.LogFailure(stderr, err):
 		return exitFailed
 	case isUsage:
 		cli.WriteError(stderr, usageErr.Err)
@@ -87,14 +84,6 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	cli.WriteError(stderr, err)
 	return exitFailed
-}
-
-// logFormat returns the value of the flag --log-format, "" if cmd has none.
-func logFormat(cmd *cobra.Command) string {
-	if f := cmd.Flags().Lookup("log-format"); f != nil {
-		return f.Value.String()
-	}
-	return ""
 }
 
 // rootCommand returns the command with its subcommands. args is the command line: if it begins with the name

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -34,6 +35,7 @@ source code. [configuration.md](configuration.md) has the fields of the configur
 func TestReference(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(commandIntroduction)
+	writeSharedFlags(&b)
 	for _, c := range rootCommand(nil).Commands() {
 		writeCommand(&b, c)
 	}
@@ -70,33 +72,69 @@ func writeCommand(b *strings.Builder, c *cobra.Command) {
 			fmt.Fprintf(b, "    %s\n", strings.TrimSpace(line))
 		}
 	}
-	writeFlags(b, c.Flags())
+	writeFlags(b, c)
 	for _, sub := range c.Commands() {
 		writeCommand(b, sub)
 	}
 }
 
-func writeFlags(b *strings.Builder, flags *pflag.FlagSet) {
-	if !flags.HasAvailableFlags() {
+// writeSharedFlags writes the flags that render, validate and lookup have: manifests and node facts.
+func writeSharedFlags(b *strings.Builder) {
+	b.WriteString(`
+## Manifests and node facts
+
+` + "`render`, `validate` and `lookup`" + ` have these flags beside their own. A later source of a node fact overrides an
+earlier one: the defaults, ` + "`--kubelet-config`, the fields below `node` in `--config`" + `, the other flags.
+`)
+	b.WriteString(tableHead)
+	renderCommand().Flags().VisitAll(func(f *pflag.Flag) {
+		if isShared(f) {
+			b.WriteString(flagRow(f))
+		}
+	})
+}
+
+// isShared reports whether render, validate and lookup have the flag, with one default and meaning.
+func isShared(f *pflag.Flag) bool {
+	for _, newCommand := range []func() *cobra.Command{renderCommand, validateCommand, lookupCommand} {
+		if other := newCommand().Flags().Lookup(f.Name); other == nil || other.Usage != f.Usage || other.DefValue != f.DefValue {
+			return false
+		}
+	}
+	return true
+}
+
+const tableHead = "\n| flag | value | default | meaning |\n|---|---|---|---|\n"
+
+func writeFlags(b *strings.Builder, c *cobra.Command) {
+	if !c.HasAvailableLocalFlags() {
 		return
 	}
-	b.WriteString("\n| flag | value | default | meaning |\n|---|---|---|---|\n")
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Hidden {
-			return
+	shares := slices.Contains([]string{"render", "validate", "lookup"}, c.Name())
+	if shares {
+		b.WriteString("\nThe flags of [manifests and node facts](#manifests-and-node-facts), and:\n")
+	}
+	b.WriteString(tableHead)
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden && !(shares && isShared(f)) {
+			b.WriteString(flagRow(f))
 		}
-		name := "`--" + f.Name + "`"
-		if f.Shorthand != "" {
-			name = "`-" + f.Shorthand + "`, " + name
-		}
-		value, meaning := pflag.UnquoteUsage(f)
-		value = strings.ReplaceAll(value, "|", `\|`)
-		shown := ""
-		if f.DefValue != "" && f.DefValue != "[]" && f.DefValue != "false" {
-			shown = "`" + f.DefValue + "`"
-		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", name, value, shown, strings.ReplaceAll(meaning, "|", `\|`))
 	})
+}
+
+// flagRow returns the row of a flag.
+func flagRow(f *pflag.Flag) string {
+	name := "`--" + f.Name + "`"
+	if f.Shorthand != "" {
+		name = "`-" + f.Shorthand + "`, " + name
+	}
+	value, meaning := pflag.UnquoteUsage(f)
+	value = strings.ReplaceAll(value, "|", `\|`)
+	shown := ""
+	if f.DefValue != "" && f.DefValue != "[]" && f.DefValue != "false" {
+		shown = "`" + f.DefValue + "`"
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s |\n", name, value, shown, strings.ReplaceAll(meaning, "|", `\|`))
 }
 
 // TestHelp_Width checks that no line of any help is wider than a terminal of 100 columns.

@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,10 +22,9 @@ func refreshCommand() *cobra.Command {
 		Use:   "refresh NAMESPACE/NAME | --all",
 		Short: "Rewrite the resolv.conf of running pods of this node",
 		Long: `Decide the DNS configuration of a pod of this node again, and write it into its resolv.conf in
-place. The command ignores the fields refresh and refreshDryRun of the
-configuration, and prints the result for each pod. For one pod it also ignores the annotation
-dnsconfigurer.dev/refresh, replaces a file that the pod has changed, and ends the effect of
-"dnsconfigurer restore".
+place. The command ignores the field refresh of the configuration, and prints the result for each
+pod. For one pod it also ignores the annotation dnsconfigurer.dev/refresh, replaces a file that the
+pod has changed, and ends the effect of "dnsconfigurer restore".
 
 It rewrites nothing in mode Observe (result not_permitted), without a usable decision for the pod
 (refused), and for pods with dnsconfigurer.dev/skip: "true", pods whose Pod object was not found,
@@ -94,9 +92,10 @@ func setPodsCommand(cmd *cobra.Command, call podsFunc) {
 	}
 }
 
-// registerSocket adds the flag for the statusSocket of the agent.
+// registerSocket adds the flag for the status socket of the agent.
 func registerSocket(cmd *cobra.Command, client *node.StatusClient) {
-	cmd.Flags().StringVar(&client.Socket, "socket", v1alpha1.DefaultStatusSocket, "`PATH` of the statusSocket of the agent")
+	cmd.Flags().StringVar(&client.Socket, "socket", v1alpha1.DefaultStatusSocket,
+		"`PATH` of agent-status.sock, which is beside the socket of the agent")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if client.Socket == "" {
 			return usage.Errorf("--socket: the path is empty: set one, or leave the flag out for the default")
@@ -106,7 +105,7 @@ func registerSocket(cmd *cobra.Command, client *node.StatusClient) {
 }
 
 func podsCommand() *cobra.Command {
-	client, format, watch := node.StatusClient{}, "", false
+	client, format := node.StatusClient{}, ""
 	cmd := &cobra.Command{
 		Use:   "pods [NAMESPACE/NAME]",
 		Short: "Print the pods of this node, and whether their resolv.conf matches the decision",
@@ -119,26 +118,19 @@ With the name of a pod, print the expected and the actual file, too.
 Run it as root on the node. The agent must run.`,
 		Example: `  dnsconfigurer pods
   dnsconfigurer pods shop/web-0
-  dnsconfigurer pods --watch
+  watch dnsconfigurer pods
   dnsconfigurer pods -o json`,
 		Args: usage.AtMostOnePod,
 	}
 	registerSocket(cmd, &client)
 	usage.ChoiceFlag(cmd.Flags(), &format, "output", "o", "`FORMAT`: text or json", "text", "json")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the pods again every 2 seconds, until interrupted or an error")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		write := func(ctx context.Context, out io.Writer) error {
-			pod := strings.Join(args, "")
-			pods, err := client.Pods(ctx, pod)
-			if err != nil {
-				return err
-			}
-			return cli.WriteNodePods(out, format, pod, pods)
+		pod := strings.Join(args, "")
+		pods, err := client.Pods(cmd.Context(), pod)
+		if err != nil {
+			return err
 		}
-		if watch {
-			return cli.Watch(cmd.Context(), cmd.OutOrStdout(), write)
-		}
-		return write(cmd.Context(), cmd.OutOrStdout())
+		return cli.WriteNodePods(cmd.OutOrStdout(), format, pod, pods)
 	}
 	return cmd
 }

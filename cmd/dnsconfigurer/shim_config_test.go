@@ -171,8 +171,7 @@ func TestShim_NotifySocket(t *testing.T) {
 	}
 }
 
-// TestShim_BadFlags: a flag that this version does not know, or an invalid log format, must not
-// take the node's CRI away.
+// TestShim_BadFlags: a flag that this version does not know must not take the node's CRI away.
 func TestShim_BadFlags(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -184,7 +183,7 @@ func TestShim_BadFlags(t *testing.T) {
 		{"a flag of an earlier release", []string{"--kubelet-config", "x"},
 			"unknown flag: --kubelet-config: set node.kubeletConfig in the file of --config"},
 		{"a flag without its value", []string{"--node-name"}, "flag needs an argument: --node-name"},
-		{"a log format", []string{"--log-format", "xml"}, `--log-format: "xml": want text or json`},
+		{"a log format", []string{"--log-format", "json"}, "unknown flag: --log-format: set logFormat in the file of --config"},
 		{"an argument", []string{"extra"}, `unexpected argument "extra"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

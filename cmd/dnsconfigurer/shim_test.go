@@ -233,7 +233,7 @@ func (n *shimNode) hangup() {
 // gives pods the uplink's servers. Both files change while it runs.
 func TestShim_Resolved(t *testing.T) {
 	const config = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\nlookupTimeout: 30s\n" +
-		"node: {kubeletConfig: kubelet.yaml, nodeName: Worker, uplinkResolvConf: resolve/resolv.conf, hostResolver: "
+		"node: {kubeletConfig: kubelet.yaml, nodeName: Worker, hostResolver: "
 	stub := func(domain string) string {
 		return fmt.Sprintf("nameserver 127.0.0.53\noptions edns0 trust-ad\nsearch %s\n", domain)
 	}
@@ -249,7 +249,7 @@ func TestShim_Resolved(t *testing.T) {
 	stubbed := func(domain string) *runtimeapi.PodSandboxConfig { return q("127.0.0.53", domain, "edns0", "trust-ad") }
 
 	n.expect("never", stubbed("a.example"), stubbed("a.example"))
-	n.configure(config + "auto}\n")
+	n.configure(config + "resolve/resolv.conf}\n")
 	n.hangup()
 	n.expect("auto", q("192.0.2.53", "a.example"), stubbed("a.example"))
 	n.write("resolve/resolv.conf", "nameserver 192.0.2.54\nsearch b.example\n")
@@ -289,7 +289,7 @@ func TestShim_NoUplinkFile(t *testing.T) {
 	const stub = "nameserver 127.0.0.53\n"
 	n := newShimNode(t, "", map[string]string{
 		"shim.yaml": "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\nlookupTimeout: 30s\n" +
-			"node: {kubeletConfig: kubelet.yaml, nodeName: Worker, uplinkResolvConf: nowhere, hostResolver: auto}\n",
+			"node: {kubeletConfig: kubelet.yaml, nodeName: Worker, hostResolver: ./nowhere}\n",
 		"resolv.conf": stub, "manifests/web.yaml": "apiVersion: v1\nkind: Pod\n" +
 			"metadata: {name: web, namespace: shop}\nspec: {dnsPolicy: Default}\n",
 	})

@@ -139,17 +139,10 @@ resolv.conf: the limits that the kubelet checks when it starts, and lines that t
 With --no-files, check the fields of the file alone. This is for files of another machine,
 and for files whose missing fields are set by flags of the server.
 
-With -f, print which pods of the manifests the node rules of a ShimConfiguration or an
-AgentConfiguration change, and how (docs/nodes.md). Then the files with the node facts are
-read even with --no-files. For a ConfigMap they are not read: where it does not set a node fact,
-the command uses clusterDNS 10.96.0.10, clusterDomain cluster.local and no resolv.conf. If a
-ConfigMap has several such files, the rules of the first one are shown.
-
-Exit code 1 if the file, the resolv.conf or a manifest has errors.`,
+Exit code 1 if the file or the resolv.conf has errors.`,
 		Example: `  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml
   dnsconfigurer config check deploy/cluster-dns/config.yaml
   kubectl -n kube-system get configmap dnsconfigurer-dns -o yaml | dnsconfigurer config check -
-  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml -f deploy/
   dnsconfigurer config check /var/lib/kubelet/config.yaml -o json`,
 		Args: usage.OneArgument("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {

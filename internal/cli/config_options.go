@@ -13,35 +13,26 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// Options are the values of the flags of the command config check.
+// CheckOptions are the values of the flags of the command config check.
 type CheckOptions struct {
-	Format  string         // text or json
-	NoFiles bool           // check the fields only
-	Input   manifest.Input // manifests whose pods the node rules may change; no paths: none
+	Format  string // text or json
+	NoFiles bool   // check the fields only
 }
 
 // Register adds the flags.
 func (o *CheckOptions) Register(flags *pflag.FlagSet) {
-	o.Input.RegisterPaths(flags)
-	o.Input.Namespace = "default"
-	usage.FormatFlag(flags, &o.Format,
-		"`FORMAT`: text or json (JSON Lines, one for each finding, then one for each changed pod)", "text", "json")
+	usage.FormatFlag(flags, &o.Format, "`FORMAT`: text or json (JSON Lines, one for each finding)", "text", "json")
 	flags.BoolVar(&o.NoFiles, "no-files", false,
 		"check only the fields of FILE: do not read the files that it names, and accept missing fields")
 }
 
 // Run checks the configuration file at path, "-" for standard input, or each one in the data of a
-// ConfigMap. It writes the findings, and what node rules change for the pods of the manifests.
-// passed is false if it has written a finding of severity error.
+// ConfigMap, and writes the findings. passed is false if it has written a finding of severity error.
 func (o *CheckOptions) Run(ctx context.Context, path string, stdin io.Reader, stdout, stderr io.Writer) (passed bool, err error) {
-	if path == "-" && slices.Contains(o.Input.Paths, "-") {
-		return false, usage.Errorf("FILE and -f are both standard input: name a file for one of them")
-	}
 	entries, others, err := read(ctx, path, stdin)
 	if path == "-" {
 		path = stdinName
@@ -59,30 +50,7 @@ func (o *CheckOptions) Run(ctx context.Context, path string, stdin io.Reader, st
 		passed = passed && ok
 		errs = append(errs, err)
 	}
-	if err := errors.Join(errs...); err != nil || len(o.Input.Paths) == 0 {
-		return passed, err
-	}
-	rules := withNodeRules(entries)
-	for _, e := range rules[1:] {
-		WriteError(stderr, fmt.Errorf("%s: its node rules are not shown, because those of %s are: write it into a file to check it",
-			e.name(), rules[0].name()))
-	}
-	return passed, o.writeChanges(ctx, rules[0], stdin, stdout, stderr)
-}
-
-// withNodeRules returns the files that can have node rules. If there is none, it returns the first one,
-// whose error is reported.
-func withNodeRules(entries []entry) []entry {
-	var rules []entry
-	for _, e := range entries {
-		if kind, err := e.Kind(); err == nil && (kind == v1alpha1.KindShim || kind == v1alpha1.KindAgent) {
-			rules = append(rules, e)
-		}
-	}
-	if rules == nil {
-		return entries[:1]
-	}
-	return rules
+	return passed, errors.Join(errs...)
 }
 
 // check writes the findings about a file. In JSON these include its errors; as text, a file
@@ -113,27 +81,4 @@ func (o *CheckOptions) writeProblem(path string, problem error, stdout io.Writer
 		return false, problem
 	}
 	return false, WriteFileFindings(stdout, o.Format, path, errorFindings(path, problem))
-}
-
-// writeChanges writes what the node rules of a file change for the pods of the manifests.
-func (o *CheckOptions) writeChanges(ctx context.Context, e entry, stdin io.Reader, stdout, stderr io.Writer) error {
-	rules, err := loadRules(e.File, e.key != "")
-	if err != nil {
-		return err
-	}
-	if e.key != "" {
-		WriteError(stderr, fmt.Errorf("%s: node rules are shown for a node without a resolv.conf, with the cluster DNS %v and "+
-			"the cluster domain %q", e.name(), rules.Node.ClusterDNS, rules.Node.ClusterDomain))
-	}
-	m, readErr := o.Input.ReadPods(ctx, stdin)
-	WriteNotes(stderr, m)
-	out := RuleChanges{Stdout: stdout, JSON: o.Format == "json"}
-	for _, w := range m.Workloads {
-		w = w.OnNode(o.Input.Namespace, rules.Node.Name)
-		before, after := rules.without.Decide(w.PolicyPod(), rules.host), rules.with.Decide(w.PolicyPod(), rules.host)
-		if err := out.Write(w, &before, &after); err != nil {
-			return err
-		}
-	}
-	return errors.Join(readErr, out.Close())
 }

@@ -5,7 +5,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -96,25 +95,4 @@ func writePod(out *strings.Builder, p *v1alpha1.NodePod) {
 			fmt.Fprintf(out, "  %s\n", strings.TrimRight(line, " \n"))
 		}
 	}
-}
-
-// watchInterval is the pause between two outputs of Watch.
-const watchInterval = 2 * time.Second
-
-// Watch calls write again after each interval until ctx ends, which is not an error. It clears a
-// terminal before each output.
-func Watch(ctx context.Context, out io.Writer, write func(context.Context, io.Writer) error) error {
-	for ctx.Err() == nil {
-		if IsTerminal(out) {
-			fmt.Fprint(out, "\x1b[H\x1b[2J") // ECMA-48: cursor to the first line, erase the page
-		}
-		if err := write(ctx, out); err != nil && ctx.Err() == nil {
-			return err
-		}
-		select {
-		case <-time.After(watchInterval):
-		case <-ctx.Done():
-		}
-	}
-	return nil
 }

@@ -6,16 +6,13 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -69,7 +66,6 @@ func (o *ValidateOptions) Run(ctx context.Context, rules *admission.Rules, node 
 	o.Output.Verbose = o.FailOn == string(policy.SeverityInfo)
 	in, readErr := readInput(ctx, o.Input, stdin)
 	WriteNotes(stderr, in.Manifest)
-	WriteError(stderr, in.noteCodes())
 	if err := o.Input.CheckPods(in.Manifest); err != nil && readErr == nil && len(in.services) == 0 {
 		WriteError(stderr, err)
 	}
@@ -116,52 +112,4 @@ func summarize(results []result) Summary {
 func fails(s Summary, severity string) bool {
 	grave := severities()[:slices.Index(severities(), severity)+1]
 	return slices.ContainsFunc(grave, func(severity string) bool { return s.Found[policy.Severity(severity)] > 0 })
-}
-
-// maxCodeNotes is the number of unknown codes that have a note each: a chart repeats its
-// mistake in every object.
-const maxCodeNotes = 10
-
-// codeNotes are notes about the codes in admission.IgnoreAnnotation that no finding has. They are
-// not findings: a misspelled code must not fail what passed before.
-type codeNotes struct {
-	known []policy.Code
-	notes []error // at most maxCodeNotes
-	more  int
-}
-
-// noteCodes returns the notes about the annotations of the input, joined.
-func (in *input) noteCodes() error {
-	n := codeNotes{known: admission.Codes()}
-	for _, w := range in.Workloads {
-		if w.Kind != admission.KindPod { // a Pod's annotations are those of its template
-			n.check(w.At, "", w.Annotations)
-		}
-		n.check(w.At, w.Path+"metadata.annotations["+admission.IgnoreAnnotation+"]", w.Pod.Annotations)
-	}
-	for _, s := range in.services {
-		n.check(s.Source.At, "", s.Annotations)
-	}
-	if n.more > 0 {
-		n.notes = append(n.notes, fmt.Errorf("annotations %s: %d more unknown codes", admission.IgnoreAnnotation, n.more))
-	}
-	return errors.Join(n.notes...)
-}
-
-// check notes the unknown codes in the annotations of an object. field is the place of the notes;
-// "" is that of the object.
-func (n *codeNotes) check(at func(field string) kube.Location, field string, annotations map[string]string) {
-	for code := range strings.SplitSeq(annotations[admission.IgnoreAnnotation], ",") {
-		code = strings.TrimSpace(code)
-		switch {
-		case code == "" || slices.Contains(n.known, policy.Code(code)):
-		case len(n.notes) == maxCodeNotes:
-			n.more++
-		default:
-			place := at(field)
-			place.Field = "" // the message names the annotation
-			err := fmt.Errorf("annotation %s: %w", admission.IgnoreAnnotation, admission.CheckCode(code))
-			n.notes = append(n.notes, &kube.InputError{Location: place, Err: err})
-		}
-	}
 }

@@ -132,12 +132,13 @@ func (f *field) check(v reflect.Value, p *Problems) {
 }
 
 func (f *field) checkText(text *string, path string, p *Problems) {
-	if values := f.values(); values != nil && !slices.Contains(values, *text) {
+	format, values := formats[f.tag.Get("format")], f.values()
+	switch {
+	case slices.Contains(values, *text):
+	case format == nil && values != nil:
 		last := len(values) - 1
 		p.Add(path, fmt.Errorf("%q: want %s or %s", *text, strings.Join(values[:last], ", "), values[last]))
-		return
-	}
-	if format := formats[f.tag.Get("format")]; format != nil {
+	case format != nil:
 		canonical, err := format(*text, f.tag.Get("min"), f.tag.Get("max"))
 		p.Add(path, err)
 		*text = canonical

@@ -20,19 +20,26 @@ import (
 // formats check a text by the tag format of its field, and return it in its canonical form. least and
 // most are the tags min and max.
 var formats = map[string]func(text, least, most string) (string, error){
-	"address":     func(text, _, _ string) (string, error) { return text, daemon.CheckAddress(text) },
-	"directory":   checkDirectory,
-	"domain":      checkDomain,
-	"duration":    checkDuration,
-	"host":        checkHost,
-	"interface":   checkInterface,
-	"ip":          checkIP,
-	"listen":      checkListen,
-	"memory":      checkMemory,
-	"network":     checkNetwork,
-	"service":     checkService,
-	"socket":      checkSocket,
-	"socket-path": checkSocketPath,
+	"address":   func(text, _, _ string) (string, error) { return text, daemon.CheckAddress(text) },
+	"directory": checkDirectory,
+	"domain":    checkDomain,
+	"duration":  checkDuration,
+	"host":      checkHost,
+	"interface": checkInterface,
+	"ip":        checkIP,
+	"listen":    checkListen,
+	"memory":    checkMemory,
+	"network":   checkNetwork,
+	"path":      checkPath,
+	"service":   checkService,
+	"socket":    checkSocket,
+}
+
+func checkPath(text, _, _ string) (string, error) {
+	if !strings.Contains(text, "/") {
+		return text, fmt.Errorf("%q: want never, auto or a path with a /", text)
+	}
+	return text, nil
 }
 
 func checkDirectory(text, _, _ string) (string, error) {
@@ -153,12 +160,6 @@ func checkSocket(text, _, _ string) (string, error) {
 		return text, fmt.Errorf("%q: the path has %d octets, a unix socket can have %d", text, len(path), maxSocketPath)
 	}
 	return "unix://" + path, nil
-}
-
-// checkSocketPath is checkSocket with the canonical form PATH.
-func checkSocketPath(text, _, _ string) (string, error) {
-	text, err := checkSocket(text, "", "")
-	return SocketPath(text), err
 }
 
 // The values of texts in a validated configuration.

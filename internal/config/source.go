@@ -207,18 +207,18 @@ func (s *Source[C]) read() (c C, err error) {
 	}
 	for _, f := range s.fields() {
 		if f.tag.Get("relative") == "true" {
-			resolvePath(f.in(api(&c)), s.path)
+			f.resolvePath(f.in(api(&c)), s.path)
 		}
 	}
 	return c, nil
 }
 
 // resolvePath resolves the relative path in v, a string or a pointer to one, from the directory of file.
-func resolvePath(v reflect.Value, file string) {
+func (f *field) resolvePath(v reflect.Value, file string) {
 	if v.Kind() == reflect.Pointer && !v.IsNil() {
 		v = v.Elem()
 	}
-	if v.Kind() == reflect.String {
+	if v.Kind() == reflect.String && (f.values() == nil || strings.Contains(v.String(), "/")) {
 		v.SetString(RelativeTo(file, v.String()))
 	}
 }

@@ -81,7 +81,7 @@ func TestSource_Load(t *testing.T) {
 func TestSource_Merged(t *testing.T) {
 	for _, tt := range []struct{ name, fields, flag string }{
 		{"a flag that ends a conflict", "manifests: [m]\nkubeconfig: k\n", "--kubeconfig="},
-		{"a flag that replaces an invalid value", "logFormat: xml\n", "--log-format=json"},
+		{"a flag that replaces an invalid value", "http: x\n", "--http=127.0.0.1:9153"},
 	} {
 		if _, err := newDNSSource(t, "--config", newFile(t, v1alpha1.KindDNS, tt.fields), tt.flag).Load(); err != nil {
 			t.Errorf("%s: %v", tt.name, err)

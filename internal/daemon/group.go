@@ -113,18 +113,15 @@ func (f Failure) Error() string { return f.Err.Error() }
 // Unwrap returns Err.
 func (f Failure) Unwrap() error { return f.Err }
 
-// LogFailure writes each of the errors that err joins as a line of a log in JSON. If the log has
-// another format, it returns false and writes nothing. The format is that of the Failure in err, or
-// format if err has none: before the configuration is loaded, only the flag is known.
-func LogFailure(w io.Writer, format string, err error) (logged bool) {
-	if f, ok := errors.AsType[Failure](err); ok {
-		err, format = f.Err, f.Format
-	}
-	if format != "json" {
+// LogFailure writes each of the errors that a Failure in err joins as a line of its server's log. If there is
+// none, or the log is text, it returns false and writes nothing.
+func LogFailure(w io.Writer, err error) (logged bool) {
+	f, ok := errors.AsType[Failure](err)
+	if !ok || f.Format != "json" {
 		return false
 	}
 	log := slog.New(slog.NewJSONHandler(w, nil))
-	for _, e := range excerpt.Unjoin(err) {
+	for _, e := range excerpt.Unjoin(f.Err) {
 		log.Error("server failed", "error", e.Error())
 	}
 	return true

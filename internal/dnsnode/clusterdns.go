@@ -38,7 +38,7 @@ func RunClusterDNS(ctx context.Context, p Process[ClusterDNSConfig], c ClusterDN
 	registry := daemon.NewRegistry(p.Version)
 	server, err := newServer(dnsserver.Config{
 		Zone: z, Domain: c.Domain, TTL: *c.TTL, Lameduck: config.Duration(c.Lameduck), Autopath: c.Autopath,
-		LocalNames: dnsserver.LocalNames{SpecialUse: true, PrivateReverse: c.PrivateReverse},
+		LocalNames: true,
 		Limits:     c.ServerLimits,
 	}, registry, p.Log)
 	if err != nil {

@@ -56,13 +56,11 @@ func (n *Node) RegisterKubelet(flags *pflag.FlagSet) {
 	flags.StringVar(&n.KubeletUnit, "kubelet-unit", "kubelet.service", "`UNIT` of the kubelet")
 }
 
-// RegisterRestart adds the flag of commands after which the kubelet must be restarted.
-func (n *Node) RegisterRestart(flags *pflag.FlagSet) {
+// RegisterInstall adds the flags of the commands that change the configuration of the kubelet.
+func (n *Node) RegisterInstall(flags *pflag.FlagSet) {
+	n.Register(flags)
+	n.RegisterKubelet(flags)
 	flags.BoolVar(&n.RestartKubelet, "restart-kubelet", false, "restart the kubelet; running pods are not affected")
-}
-
-// RegisterDryRun adds the flag of commands that change the configuration of the kubelet.
-func (n *Node) RegisterDryRun(flags *pflag.FlagSet) {
 	flags.BoolVar(&n.DryRun, "dry-run", false, "print the changes of files, and change nothing")
 }
 
@@ -254,19 +252,6 @@ func (n *Node) EndBypass(ctx context.Context) (ended bool, err error) {
 		return false, err
 	}
 	return s.Off(ctx)
-}
-
-// UseShim restarts the kubelet after EndBypass, or writes how, because it keeps its connection
-// to the container runtime.
-func (n *Node) UseShim(ctx context.Context, out io.Writer) error {
-	switch {
-	case !n.runsSystemd():
-		return nil
-	case n.RestartKubelet:
-		return findSystemctl().Restart(ctx, n.KubeletUnit)
-	}
-	_, err := fmt.Fprintf(out, "the kubelet uses the shim after: systemctl restart %s\n", n.KubeletUnit)
-	return err
 }
 
 // Status returns the state of the shim on the node, and that of its agent if the node is this

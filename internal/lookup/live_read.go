@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -76,6 +77,9 @@ func read(ctx context.Context, api *rest.Config, namespace string, most limits) 
 	return r.cluster, nil
 }
 
+// clusterTimeout limits reading a live cluster.
+const clusterTimeout = 2 * time.Minute
+
 // Node reads the cluster of o into c, and returns the node of the pod: the flags, with the
 // facts of the cluster where the flags and their files have none.
 func Node(ctx context.Context, o *Options, flags *nodefacts.Flags, userAgent string, c *Config) (nodefacts.Node, error) {
@@ -83,7 +87,7 @@ func Node(ctx context.Context, o *Options, flags *nodefacts.Flags, userAgent str
 	if err != nil {
 		return nodefacts.Node{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
 	cluster, err := Read(ctx, api, o.PodNamespace())
 	if err != nil {
@@ -192,7 +196,7 @@ func (r *reader) describe(resource string, err error) error {
 		return fmt.Errorf("list %s: an object has more than %d bytes: write the objects that matter to a file, and set -f",
 			resource, r.most.reply)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("list %s: not finished in time: set a longer --timeout", resource)
+		return fmt.Errorf("list %s: not finished in time: save the objects with kubectl, and read them with -f", resource)
 	case errors.As(err, &status):
 		return fmt.Errorf("list %s: %w", resource, err)
 	}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/netip"
 	"strings"
-	"time"
 
 	"github.com/miekg/dns"
 	"github.com/spf13/pflag"
@@ -37,8 +36,7 @@ type Options struct {
 	Server   string   // ADDR[:PORT]; "": Config.Server is not set
 	Upstream []string // as of upstream.ParseServer
 
-	Kubeconfig, Context string        // of a live cluster, whose objects are used instead of Input; "": none
-	Timeout             time.Duration // of reading the cluster
+	Kubeconfig, Context string // of a live cluster, whose objects are used instead of Input; "": none
 }
 
 // Register adds the flags.
@@ -47,7 +45,6 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of a live cluster, instead of -f")
 	flags.StringVar(&o.Context, "context", "",
 		"`CONTEXT` of a live cluster, instead of -f; from --kubeconfig, or from the kubeconfig that kubectl uses if that is unset")
-	flags.DurationVar(&o.Timeout, "timeout", time.Minute, "time limit for reading a live cluster, a `DURATION`")
 	flags.StringVar(&o.Pod, "pod", "",
 		"`NAMESPACE/NAME` of the pod or workload, or KIND/NAME in the namespace of -n, such as statefulset/db")
 	usage.ChoiceFlag(flags, &o.Library, "libc", "",
@@ -85,8 +82,6 @@ func (o *Options) Parse(args []string) (Config, error) {
 		return c, usage.Errorf("no manifests: set -f, or --kubeconfig for a live cluster")
 	case len(o.Input.Paths) > 0 && o.Live():
 		return c, usage.Errorf("--kubeconfig and -f: set one of them")
-	case o.Live() && o.Timeout <= 0:
-		return c, usage.Errorf("--timeout: must be positive")
 	case o.Pod == "":
 		return c, usage.Errorf("no pod: set --pod")
 	case o.Live() && fqdn.LabelProblems(o.PodNamespace()) != nil: // it becomes part of a path of the API

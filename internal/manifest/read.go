@@ -41,14 +41,9 @@ type Input struct {
 
 // Register adds the flags of commands that read manifests.
 func (in *Input) Register(flags *pflag.FlagSet) {
-	in.RegisterPaths(flags)
+	flags.StringArrayVarP(&in.Paths, "filename", "f", nil, "`FILE|DIR|-` with manifests, or a pattern such as 'deploy/*.yaml'; repeatable")
 	flags.BoolVarP(&in.Recursive, "recursive", "R", false, "read the subdirectories of directories, too")
 	flags.StringVarP(&in.Namespace, "namespace", "n", "default", "`NAMESPACE` of objects without one")
-}
-
-// RegisterPaths adds the flag of the manifests alone.
-func (in *Input) RegisterPaths(flags *pflag.FlagSet) {
-	flags.StringArrayVarP(&in.Paths, "filename", "f", nil, "`FILE|DIR|-` with manifests, or a pattern such as 'deploy/*.yaml'; repeatable")
 }
 
 // Check checks the input as it is set on the command line.

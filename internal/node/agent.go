@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,9 +68,8 @@ func (s *Agent) Run(ctx context.Context, c AgentConfig) error {
 	http := daemon.HTTP{Metrics: registry, Log: s.Log, Version: s.Version,
 		Ready: func() ([]string, error) { return nil, s.relays.ready() }}
 	group.Tasks = append(group.Tasks, http.KeepServing(c.HTTP, daemon.ListenHTTP))
-	if *c.StatusSocket != "" {
-		group.Tasks = append(group.Tasks, func(ctx context.Context) error { return s.keepServingStatus(ctx, *c.StatusSocket) })
-	}
+	status := filepath.Join(filepath.Dir(config.SocketPath(c.Listen)), filepath.Base(v1alpha1.DefaultStatusSocket))
+	group.Tasks = append(group.Tasks, func(ctx context.Context) error { return s.keepServingStatus(ctx, status) })
 	s.Log.Info("serving", "listen", c.Listen)
 	return group.Run(ctx)
 }
@@ -81,7 +81,7 @@ func (s *Agent) keepServingStatus(ctx context.Context, path string) error {
 	return daemon.Keep(ctx, s.Log, "status socket not served, retrying", func() error {
 		l, err := cri.Listen(path)
 		if err != nil {
-			return fmt.Errorf("statusSocket: %w", err)
+			return fmt.Errorf("status socket: %w", err)
 		}
 		return server.Serve(ctx, l)
 	})

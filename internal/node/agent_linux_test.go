@@ -30,7 +30,6 @@ import (
 const serverConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
 kind: AgentConfiguration
 listen: unix://DIR/agent.sock
-statusSocket: DIR/status.sock
 manifests: DIR/manifests
 sandboxDirectories: [DIR/sandboxes]
 refresh: DefaultPolicyOnly
@@ -212,7 +211,7 @@ func TestServer_RuntimeLost(t *testing.T) {
 	awaitProblems(0)
 }
 
-// TestServer_StatusSocketInUse: an agent whose statusSocket another process serves, such as a shim,
+// TestServer_StatusSocketInUse: an agent whose status socket another process serves, such as a shim,
 // serves its relay, and its log names the field.
 func TestServer_StatusSocketInUse(t *testing.T) {
 	s := prepareServerTest(t, serverConfiguration, nil)
@@ -224,7 +223,7 @@ func TestServer_StatusSocketInUse(t *testing.T) {
 	log := new(logbuffer.Buffer)
 	s.start(log)
 	await(t, func() bool {
-		return strings.Contains(log.String(), "statusSocket: "+s.client.Socket+".lock is locked by another process, a shim or an agent")
+		return strings.Contains(log.String(), "status socket: "+s.client.Socket+".lock is locked by another process, a shim or an agent")
 	})
 	s.connect()
 }
@@ -245,7 +244,7 @@ func prepareServerTest(t *testing.T, configuration string, files map[string]stri
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	s := &serverTest{T: t, dir: dir, client: StatusClient{Socket: filepath.Join(dir, "status.sock")}}
+	s := &serverTest{T: t, dir: dir, client: StatusClient{Socket: filepath.Join(dir, "agent-status.sock")}}
 	s.write("agent.yaml", strings.ReplaceAll(configuration, "DIR", dir))
 	s.write("resolv.conf", hostText)
 	for name, text := range files {

@@ -41,7 +41,6 @@ type Settings struct {
 	Directories []string  // see podfile.Open
 
 	Refresh Scope // the pods whose files follow changes
-	DryRun  bool  // files that would be rewritten are counted and logged only
 
 	// Facts identifies the node facts. When they differ from those of the settings before, files
 	// of running pods are rewritten only after a pod has confirmed them, except in mode Force.
@@ -70,7 +69,7 @@ type Settings struct {
 // newSettings returns the settings of a configuration. The Hook's Lookup is that of lookups.
 func newSettings(hook *cri.Hook, c AgentConfig, lookups *Lookups) *Settings {
 	s := &Settings{
-		Hook: hook, Directories: c.SandboxDirectories, Refresh: Scope(c.Refresh), DryRun: c.RefreshDryRun,
+		Hook: hook, Directories: c.SandboxDirectories, Refresh: Scope(c.Refresh),
 		Report: lookups.Reporter.ReportRefresh, Annotations: lookups.pods.Annotations,
 		Facts: fmt.Sprint(c.Node.ClusterDNS, c.Node.ClusterDomain, c.Node.ResolvConf, c.Node.IPs),
 	}

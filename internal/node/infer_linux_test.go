@@ -25,7 +25,6 @@ import (
 const inferringConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
 kind: AgentConfiguration
 listen: unix://DIR/agent.sock
-statusSocket: DIR/status.sock
 manifests: DIR/manifests
 sandboxDirectories: [DIR/sandboxes]
 inferNodeFacts: true

@@ -34,6 +34,7 @@ const (
 	ScopeOff     Scope = "Off"
 	ScopeDefault Scope = "DefaultPolicyOnly" // pods that use the host's nameservers
 	ScopeAll     Scope = "All"
+	ScopeDryRun  Scope = "DryRun" // files that ScopeAll would rewrite are counted and logged only
 )
 
 // RefreshAnnotation overrides the scope for a pod: "always" or "never". Other values are
@@ -208,8 +209,8 @@ func (a *Applier) permit(st *step, f *content) (events.RefreshResult, string) {
 	settings, d, c := st.settings, st.decision(), st.cause
 	always := st.annotation(RefreshAnnotation) == "always"
 	never := st.annotation(RefreshAnnotation) == "never"
-	inScope := settings.Refresh == ScopeAll || settings.Refresh == ScopeDefault && usesHost(d)
-	dry := settings.DryRun && c != causeAll
+	dry := settings.Refresh == ScopeDryRun && c != causeAll
+	inScope := dry || settings.Refresh == ScopeAll || settings.Refresh == ScopeDefault && usesHost(d)
 	switch {
 	case settings.Hook.Mode == cri.Observe:
 		return events.NotPermitted, ""

@@ -119,9 +119,9 @@ func TestRefresh_Host(t *testing.T) {
 		}, events.Refreshed},
 		"never":            {policy.Default, annotate("never"), events.NotPermitted},
 		"other annotation": {policy.Default, annotate("sometimes"), events.Refreshed},
-		"dry run":          {policy.Default, func(a *applierTest) { a.settings.DryRun = true }, events.DryRun},
+		"dry run":          {policy.Default, scope(ScopeDryRun), events.DryRun},
 		"dry run, always": {policy.Default, func(a *applierTest) {
-			a.settings.DryRun = true
+			a.settings.Refresh = ScopeDryRun
 			annotate("always")(a)
 		}, events.DryRun},
 		"observe": {policy.Default, func(a *applierTest) { a.settings.Hook.Mode = cri.Observe }, events.NotPermitted},
@@ -347,7 +347,7 @@ func TestRefresh_LoopbackHost(t *testing.T) {
 			return pod, err
 		}
 	}
-	dryRun := func(a *applierTest) { a.settings.DryRun = true }
+	dryRun := func(a *applierTest) { a.settings.Refresh = ScopeDryRun }
 	for name, c := range map[string]struct {
 		host   string
 		change func(*applierTest)

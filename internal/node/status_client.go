@@ -94,7 +94,7 @@ func (c StatusClient) describe(err error) error {
 		return fmt.Errorf("%s: permission denied: run this command as root", c.Socket)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%w: no process serves %s: start the service that runs dnsconfigurer agent, "+
-			"or set --socket to its statusSocket", ErrNotServed, c.Socket)
+			"or set --socket to its agent-status.sock", ErrNotServed, c.Socket)
 	}
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		err = failed.Err // the host of its URL does not exist

@@ -122,7 +122,7 @@ func (a *Applier) RestorePods(ctx context.Context, namespace, name string) ([]v1
 func (a *Applier) Status() v1alpha1.AgentStatus {
 	settings := a.settings.Load()
 	s := v1alpha1.AgentStatus{
-		Mode: string(settings.Hook.Mode), Refresh: string(settings.Refresh), DryRun: settings.DryRun,
+		Mode: string(settings.Hook.Mode), Refresh: string(settings.Refresh),
 		Pods: len(a.list()), Drift: map[string]int{}, Problems: []string{},
 	}
 	for _, d := range events.Drifts() {

@@ -126,21 +126,6 @@ func (f *Flags) LoadRules() (Node, *admission.Rules, error) {
 	return n, rules, err
 }
 
-// FromFields returns the node that the fields of a ShimConfiguration or an AgentConfiguration
-// describe, without the files that they name. Facts that are in such a file are those of a cluster
-// with default settings, and the node has no resolv.conf.
-func FromFields(f config.File) (Node, error) {
-	k := explainedKind(clusterFacts())
-	k.Finish = func(c *explained, s *config.Source[explained]) (err error) {
-		own := c.ShimConfiguration.Node
-		own.KubeletConfig, own.KubeletConfigDir, own.ResolvConf = "", "", nil
-		c.Node, err = newNode(own, c.Autopath, clusterFacts(), s)
-		return err
-	}
-	c, err := k.FromText(f).Load()
-	return c.Node, err
-}
-
 // FromFile returns the node that a file describes. Its kind is ShimConfiguration,
 // AgentConfiguration or KubeletConfiguration.
 func FromFile(f config.File, kind string) (Node, error) {

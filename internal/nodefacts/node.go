@@ -136,7 +136,7 @@ func (n Node) uplinkUsed(host resolvconf.File) []policy.Finding {
 	return []policy.Finding{{
 		Code: policy.CodeUplinkUsed, Severity: policy.SeverityInfo, EnforcedBy: policy.EnforcedByDNSConfigurer,
 		Message: fmt.Sprintf("pods get %s instead of %s, the file of a stub resolver on the node", host.Path, n.ResolvConf),
-		Field:   policy.FieldResolvConf, Hint: "nothing to do: node.hostResolver is auto",
+		Field:   policy.FieldResolvConf, Hint: "nothing to do: node.hostResolver says so",
 	}}
 }
 
@@ -148,7 +148,7 @@ func uplinkFindings(s hostresolv.Snapshot) []policy.Finding {
 	return []policy.Finding{{
 		Code: policy.CodeUplinkUnusable, Severity: policy.SeverityWarning, EnforcedBy: policy.EnforcedByDNSConfigurer,
 		Message: fmt.Sprintf("%s is the file of a stub resolver on the node, and pods get it unchanged: %v", s.Path, s.Problem.Err),
-		Field:   policy.FieldResolvConf, Hint: "start systemd-resolved or NetworkManager, or correct node.uplinkResolvConf",
+		Field:   policy.FieldResolvConf, Hint: "start systemd-resolved or NetworkManager, or set node.hostResolver to the path of the file",
 	}}
 }
 
@@ -201,7 +201,7 @@ func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfigurati
 		known.resolvConf, known.hostAssumed = *c.ResolvConf, false
 	}
 	n := Node{
-		Name: c.NodeName, HostAssumed: known.hostAssumed, uplink: c.UplinkResolvConf, Findings: known.findings,
+		Name: c.NodeName, HostAssumed: known.hostAssumed, uplink: hostresolv.DefaultUplinkPath, Findings: known.findings,
 		origins: map[string]document.Location{"clusterDomain": known.domainOrigin},
 	}
 	n.ClusterDomain, n.ResolvConf = known.domain, known.resolvConf
@@ -216,9 +216,13 @@ func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfigurati
 	n.Rules = newNodeRules(c.Rules)
 	n.Autopath = policy.Autopath{ClusterDNSFallback: autopath.ClusterDNSFallback}
 	n.Autopath.NodeCache, _ = config.ParseAddr(autopath.NodeCache)
-	var err error
-	n.uplinkMode, err = hostresolv.ParseUplinkMode(c.HostResolver)
-	return n, err
+	if c.HostResolver != "" && c.HostResolver != "never" {
+		n.uplinkMode = hostresolv.UplinkAuto
+	}
+	if strings.Contains(c.HostResolver, "/") {
+		n.uplink = c.HostResolver
+	}
+	return n, nil
 }
 
 // invalidDNS reports invalid addresses in the kubelet's clusterDNS. They are not errors,

@@ -15,20 +15,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// LocalNames selects the names outside the cluster zone that the server answers itself. A stub
-// domain wins over a local zone that is shorter or has the same name. A reverse zone of the cluster
-// wins over all local zones. The zero value selects none.
-type LocalNames struct {
-	// SpecialUse selects localhost, names that no public server has, and the reverse names
-	// of loopback, link-local and documentation addresses.
-	SpecialUse bool
-
-	// PrivateReverse selects the reverse names of private addresses.
-	PrivateReverse bool
-}
-
-// specialUse are the zones of LocalNames.SpecialUse, and specialReverse the address ranges of its
-// reverse names. privateReverse are those of LocalNames.PrivateReverse.
+// specialUse are the zones of Config.LocalNames, and specialReverse the address ranges of its reverse zones.
 var (
 	specialUse = []fqdn.Name{
 		localhost,
@@ -40,9 +27,6 @@ var (
 	specialReverse = []string{ // RFC 6303 sections 4.2, 4.3, 4.5 and 4.6, RFC 9637
 		"0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "255.255.255.255/32",
 		"::/128", "::1/128", "fe80::/10", "2001:db8::/32", "3fff::/20",
-	}
-	privateReverse = []string{ // RFC 6303 sections 4.1 and 4.4, RFC 7793; fc00::/7 is the whole range of RFC 4193
-		"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7",
 	}
 )
 
@@ -56,23 +40,18 @@ var loopbackNames = []fqdn.Name{"\x011\x010\x010\x03127" + reverseV4, "\x011" + 
 // those of localhost and of the loopback addresses.
 type localZones map[fqdn.Name]bool
 
-func newLocalZones(l LocalNames) localZones {
+func newLocalZones(on bool) localZones {
 	zones := localZones{}
-	add := func(ranges []string) {
-		for _, r := range ranges {
-			for _, name := range zone.ReverseZones(netip.MustParsePrefix(r)) {
-				zones[name] = true
-			}
-		}
+	if !on {
+		return zones
 	}
-	if l.SpecialUse {
-		for _, name := range specialUse {
+	for _, name := range specialUse {
+		zones[name] = true
+	}
+	for _, r := range specialReverse {
+		for _, name := range zone.ReverseZones(netip.MustParsePrefix(r)) {
 			zones[name] = true
 		}
-		add(specialReverse)
-	}
-	if l.PrivateReverse {
-		add(privateReverse)
 	}
 	return zones
 }

@@ -38,8 +38,13 @@ type Config struct {
 	Upstream Exchange
 	Stubs    []Stub
 
-	Autopath   Autopath   // the zero value: the defaults
-	LocalNames LocalNames // the zero value: none
+	Autopath Autopath // the zero value: the defaults
+
+	// LocalNames makes the server answer names outside the cluster zone itself: localhost, names that no
+	// public server has, and the reverse names of loopback, link-local and documentation addresses. A stub
+	// domain wins over a local zone that is shorter or has the same name. A reverse zone of the cluster wins
+	// over all local zones.
+	LocalNames bool
 
 	// Limits bound what clients can use of the server. The zero value: the defaults.
 	Limits Limits

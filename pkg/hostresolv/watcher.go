@@ -64,17 +64,6 @@ const (
 	UplinkAuto
 )
 
-// ParseUplinkMode parses "never" or "auto"; "" is never.
-func ParseUplinkMode(s string) (UplinkMode, error) {
-	switch s {
-	case "", "never":
-		return UplinkNever, nil
-	case "auto":
-		return UplinkAuto, nil
-	}
-	return UplinkNever, fmt.Errorf("%q: want never or auto", s)
-}
-
 // Watcher watches the host's resolv.conf. It is safe for concurrent use.
 type Watcher struct {
 	cfg     Config // with defaults

@@ -316,7 +316,7 @@ func (c *cluster) testRefresh(t *testing.T) {
 			}
 		}
 	})
-	out, err := exec.Command(c.Dnsconfigurer, "pods", "--socket", "/run/dnsconfigurer/nri/agent/status.sock").CombinedOutput()
+	out, err := exec.Command(c.Dnsconfigurer, "pods", "--socket", "/run/dnsconfigurer/nri/agent/agent-status.sock").CombinedOutput()
 	if err != nil {
 		t.Errorf("dnsconfigurer pods: %v", err)
 	}

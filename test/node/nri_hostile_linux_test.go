@@ -168,7 +168,7 @@ func (n *nri) checkAttack(t *testing.T, a attack, h hostilePod) {
 // refreshOften refreshes a pod many times with one of two contents: when its file has had both, its
 // size stays the same, and the file still has the kubelet's text.
 func (n *nri) refreshOften(t *testing.T, h hostilePod) {
-	client := agent.StatusClient{Socket: filepath.Join(n.dir, "status.sock")}
+	client := agent.StatusClient{Socket: filepath.Join(n.dir, "agent-status.sock")}
 	refresh := func(times int) (size int) {
 		t.Helper()
 		ctx, cancel := within(t.Context())

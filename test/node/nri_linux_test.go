@@ -37,8 +37,7 @@ const agentConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
 kind: AgentConfiguration
 listen: unix://DIR/agent.sock
 http: ` + agentAddress + `
-refresh: All
-statusSocket: DIR/status.sock` + nodeSettings
+refresh: All` + nodeSettings
 
 // nodeSettings are those of an agent and a shim.
 const nodeSettings = `

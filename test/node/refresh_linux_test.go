@@ -29,7 +29,7 @@ func configOf(text string) resolvconf.Config { return resolvconf.Parse(text).Con
 // command runs a command of the program inside and returns its output and exit code.
 func (n *nri) command(t testing.TB, arguments string) (output, code string) {
 	t.Helper()
-	socket := ` --socket "$DIR/status.sock"`
+	socket := ` --socket "$DIR/agent-status.sock"`
 	code = n.run(t, fmt.Sprintf(`{ %s %s%s >"$DIR/output" 2>&1; echo $?; }`, n.program, arguments, socket))
 	text, err := os.ReadFile(filepath.Join(n.dir, "output"))
 	if err != nil {

@@ -133,7 +133,6 @@ directory: {{ .Values.agent.kubeletConfigDir | quote }}
 {{- end }}
 {{- $config := dict
   "listen" "unix:///run/dnsconfigurer/nri/agent/agent.sock"
-  "statusSocket" "/run/dnsconfigurer/nri/agent/status.sock"
   "http" "[::]:9351"
   "inCluster" true
   "sandboxDirectories" .Values.agent.sandboxDirectories
