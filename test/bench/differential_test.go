@@ -98,7 +98,7 @@ func start(t *testing.T, binary string, run func(context.Context, string,
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.Stop)
+	t.Cleanup(p.Kill)
 	return p
 }
 

@@ -4,6 +4,7 @@
 package debian
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -27,14 +28,22 @@ func InstallPackages(t testing.TB, packages ...string) {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		t.Skipf("needs %s, which only root can install, on Debian", strings.Join(packages, ", "))
 	}
+	if err := AptInstall(packages...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// AptInstall installs packages.
+func AptInstall(packages ...string) error {
 	args := append([]string{"install", "-y", "--no-upgrade", "--no-install-recommends", "-oDPkg::Lock::Timeout=300"}, packages...)
 	if aptGet(args...).Run() == nil {
-		return
+		return nil
 	}
 	_ = aptGet("update").Run() // install reports the error
 	if out, err := aptGet(args...).CombinedOutput(); err != nil {
-		t.Fatalf("apt-get %q: %v\n%s", args, err, out)
+		return fmt.Errorf("apt-get %q: %w\n%s", args, err, out)
 	}
+	return nil
 }
 
 // aptGet returns an apt-get command that waits for those of other packages' tests. For other

@@ -5,21 +5,33 @@ package process
 
 import (
 	"errors"
+	"fmt"
 	mathrand "math/rand/v2"
 	"net"
+	"runtime"
 	"slices"
 	"strconv"
 	"testing"
 )
 
-// Loopback returns n free addresses of the loopback interface, for TCP and UDP. Their
-// host and ports are not those of other tests or of outgoing connections, so that a
-// restarted server finds its port free.
+// Loopback is Free for a test.
 func Loopback(t testing.TB, n int) []string {
 	t.Helper()
-	host := net.IPv4(127, byte(1+mathrand.IntN(254)), byte(mathrand.IntN(256)), byte(1+mathrand.IntN(254))).String()
-	var free []string
-	var last error
+	free, err := Free(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return free
+}
+
+// Free returns n free addresses of the loopback interface, for TCP and UDP. Their host and ports
+// are not those of other tests or of outgoing connections, so that a restarted server finds its
+// port free. Only Linux has more than one host.
+func Free(n int) (free []string, last error) {
+	host := "127.0.0.1"
+	if runtime.GOOS == "linux" {
+		host = net.IPv4(127, byte(1+mathrand.IntN(254)), byte(mathrand.IntN(256)), byte(1+mathrand.IntN(254))).String()
+	}
 	for range 100 {
 		// Below the ports that the kernel assigns to clients (ip_local_port_range in
 		// ip(7)).
@@ -28,11 +40,10 @@ func Loopback(t testing.TB, n int) []string {
 			free = append(free, address)
 		}
 		if len(free) == n {
-			return free
+			return free, nil
 		}
 	}
-	t.Fatalf("no port of %s is free: %v", host, last)
-	return nil
+	return nil, fmt.Errorf("no port of %s is free: %w", host, last)
 }
 
 func isFree(address string) error {

@@ -12,12 +12,12 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // Cluster is the configuration of a cluster DNS server.
@@ -40,11 +40,12 @@ type Cluster struct {
 // that do not affect replies. It listens on all addresses: with the plugin bind it does
 // not find its own address.
 func CoreDNS(ctx context.Context, binary string, c Cluster) (*Process, error) {
-	address, port, err := freeHostPort()
+	addresses, err := process.Free(2)
 	if err != nil {
 		return nil, err
 	}
-	ready, err := freePort()
+	address, ready := addresses[0], addresses[1]
+	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
 	}
@@ -71,36 +72,24 @@ func CoreDNS(ctx context.Context, binary string, c Cluster) (*Process, error) {
 	if err := os.WriteFile(corefile, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(binary, "-conf", corefile)
+	command := []string{binary, "-conf", corefile}
 	if c.HostSuffixes != nil {
 		host, err := c.resolvConf()
 		if err != nil {
 			return nil, err
 		}
-		cmd = exec.Command("unshare",
-			append([]string{"--mount", "sh", "-c", `mount --bind "$0" /etc/resolv.conf && exec "$@"`, host}, cmd.Args...)...)
+		command = append([]string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" /etc/resolv.conf && exec "$@"`, host}, command...)
 	}
-	p, err := start("CoreDNS", cmd, address)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.Wait(ctx, func() bool { return answers200("http://" + ready + "/ready") }); err != nil {
-		p.Stop()
-		return nil, err
-	}
-	return p, nil
+	return Start(ctx, c.Dir, address, func() bool { return process.Page(ready, "/ready") == "OK" }, command...)
 }
 
 // Ours runs the dnsconfigurer at binary.
 func Ours(ctx context.Context, binary string, c Cluster) (*Process, error) {
-	address, err := freePort()
+	addresses, err := process.Free(2)
 	if err != nil {
 		return nil, err
 	}
-	http, err := freePort()
-	if err != nil {
-		return nil, err
-	}
+	address, http := addresses[0], addresses[1]
 	kubeconfig := filepath.Join(c.Dir, "kubeconfig")
 	if err := os.WriteFile(kubeconfig, []byte(kubeapi.Kubeconfig(c.API)), 0o600); err != nil {
 		return nil, err
@@ -116,25 +105,19 @@ func Ours(ctx context.Context, binary string, c Cluster) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := start("dnsconfigurer", exec.Command(binary, "dns", "--config", config, "--kubeconfig", kubeconfig,
-		"--listen", address, "--http", http, "--cluster-domain", "cluster.local", "--upstream", c.Upstream), address)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.Wait(ctx, func() bool { return answers200("http://" + http + "/readyz") }); err != nil {
-		p.Stop()
-		return nil, err
-	}
-	return p, nil
+	return Start(ctx, c.Dir, address, func() bool { return process.Page(http, "/readyz") == "ok\n" },
+		binary, "dns", "--config", config, "--kubeconfig", kubeconfig,
+		"--listen", address, "--http", http, "--cluster-domain", "cluster.local", "--upstream", c.Upstream)
 }
 
 // NodeCache runs the dnsconfigurer at binary as a node cache in front of a cluster DNS
 // server.
 func NodeCache(ctx context.Context, binary, clusterDNS string, c Cluster) (*Process, error) {
-	address, err := freePort()
+	addresses, err := process.Free(1)
 	if err != nil {
 		return nil, err
 	}
+	address := addresses[0]
 	host, err := c.resolvConf()
 	if err != nil {
 		return nil, err
@@ -143,8 +126,8 @@ func NodeCache(ctx context.Context, binary, clusterDNS string, c Cluster) (*Proc
 	if err != nil {
 		return nil, err
 	}
-	return answering(ctx, "the node cache", exec.Command(binary, "nodecache", "--config", config, "--listen", address,
-		"--cluster-dns", clusterDNS, "--cluster-domain", "cluster.local", "--upstream", c.Upstream), address)
+	return Start(ctx, c.Dir, address, Answers(address), binary, "nodecache", "--config", config, "--listen", address,
+		"--cluster-dns", clusterDNS, "--cluster-domain", "cluster.local", "--upstream", c.Upstream)
 }
 
 // configure writes a configuration file.
@@ -159,14 +142,6 @@ func (c Cluster) configure(name, kind string, fields map[string]any) (path strin
 func (c Cluster) resolvConf() (path string, err error) {
 	path = filepath.Join(c.Dir, "resolv.conf")
 	return path, os.WriteFile(path, []byte("nameserver 192.0.2.1\nsearch "+strings.Join(c.HostSuffixes, " ")+"\n"), 0o600)
-}
-
-func freeHostPort() (address, port string, err error) {
-	if address, err = freePort(); err != nil {
-		return "", "", err
-	}
-	_, port, err = net.SplitHostPort(address)
-	return address, port, err
 }
 
 // OwnAddress returns an address of this machine by which CoreDNS finds its own Service,

@@ -1,6 +1,5 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package peer builds and runs the DNS servers that are compared: CoreDNS, dnsconfigurer
-// and others.
+// Package peer builds and runs the cluster DNS servers that are compared: CoreDNS and dnsconfigurer.
 package peer

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
-	"github.com/dnsconfigurer/dnsconfigurer/test/bench/measure"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/peer"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
@@ -49,7 +48,7 @@ const (
 )
 
 // changed measures the time from an event of the API to the first reply with the change.
-func (b *bench) changed(ctx context.Context, t *measure.Table) error {
+func (b *bench) changed(ctx context.Context, t *table) error {
 	subjects := b.clusterDNS(usualTTL)
 	subjects[1].name = "CoreDNS, ttl 30 and cache 30"
 	run := subjects[1].run
@@ -78,8 +77,8 @@ func (b *bench) changed(ctx context.Context, t *measure.Table) error {
 			}
 			late = append(late, d.Seconds()*1e3)
 		}
-		t.Add("endpoint event to changed answer, p50", s.name, measure.Median(late), "ms")
-		t.Add("endpoint event to changed answer, p99", s.name, measure.Percentile(late, 99), "ms")
+		t.Add("endpoint event to changed answer, p50", s.name, median(late), "ms")
+		t.Add("endpoint event to changed answer, p99", s.name, percentile(late, 99), "ms")
 	}
 	return nil
 }

@@ -15,9 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
-	"github.com/dnsconfigurer/dnsconfigurer/test/bench/measure"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/peer"
-	"github.com/dnsconfigurer/dnsconfigurer/test/bench/pod"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
@@ -94,7 +92,7 @@ func (b *bench) chains() []*chain {
 
 // podLookups measures the cost and the duration of a pod's lookups of external names,
 // with the five search domains of a common node, and the memory of the servers.
-func (b *bench) podLookups(ctx context.Context, t *measure.Table) error {
+func (b *bench) podLookups(ctx context.Context, t *table) error {
 	names := make([]string, lookedUp)
 	for i := range names {
 		names[i] = fmt.Sprintf("n%d.example.com", i)
@@ -118,9 +116,9 @@ func (b *bench) podLookups(ctx context.Context, t *measure.Table) error {
 		of          func(*chain) float64
 	}{
 		{"queries of a pod's external lookup", "", func(c *chain) float64 { return float64(c.queries) }},
-		{"such lookups per CPU second", "", func(c *chain) float64 { return measure.Median(c.perCPU) }},
-		{fmt.Sprintf("their time at %d a second, p50", b.lookups), "ms", func(c *chain) float64 { return measure.Median(c.p50) }},
-		{fmt.Sprintf("their time at %d a second, p99", b.lookups), "ms", func(c *chain) float64 { return measure.Median(c.p99) }},
+		{"such lookups per CPU second", "", func(c *chain) float64 { return median(c.perCPU) }},
+		{fmt.Sprintf("their time at %d a second, p50", b.lookups), "ms", func(c *chain) float64 { return median(c.p50) }},
+		{fmt.Sprintf("their time at %d a second, p99", b.lookups), "ms", func(c *chain) float64 { return median(c.p99) }},
 	} {
 		for _, c := range chains {
 			t.Add(f.title, c.name, f.of(c), f.unit)
@@ -138,7 +136,7 @@ func (c *chain) run(ctx context.Context, names []string, rate, seconds int) erro
 	if err != nil {
 		return err
 	}
-	load := pod.Load{Address: netip.MustParseAddr(askingIP), ResolvConf: c.resolvConf, Server: server, Rate: rate}
+	load := podLoad{Address: netip.MustParseAddr(askingIP), ResolvConf: c.resolvConf, Server: server, Rate: rate}
 	// One client sends the lookups of all pods: names that are not cached must stay below the limit of
 	// the queries that the search lists of a client cause (limits.searchRate).
 	warm := load
@@ -163,14 +161,14 @@ func (c *chain) run(ctx context.Context, names []string, rate, seconds int) erro
 			r.Failed, n, r.Queries, n*c.queries)
 	}
 	c.perCPU = append(c.perCPU, float64(r.Found)/(after-before).Seconds())
-	c.p50, c.p99 = append(c.p50, measure.Median(r.Took)), append(c.p99, measure.Percentile(r.Took, 99))
+	c.p50, c.p99 = append(c.p50, median(r.Took)), append(c.p99, percentile(r.Took, 99))
 	return nil
 }
 
 // cpu returns the processor time of the servers.
 func (c *chain) cpu() (sum time.Duration, err error) {
 	for _, s := range c.servers {
-		d, err := measure.CPU(s.PID())
+		d, err := cpuTime(s.PID())
 		if err != nil {
 			return 0, err
 		}
@@ -180,12 +178,12 @@ func (c *chain) cpu() (sum time.Duration, err error) {
 }
 
 // memory adds the memory of each server after the load, and its part for autopath.
-func (b *bench) memory(t *measure.Table, chains []*chain) error {
+func (b *bench) memory(t *table, chains []*chain) error {
 	title := fmt.Sprintf("resident memory after them, %d pods", len(b.world.Pods))
 	resident := map[string]float64{}
 	for _, c := range chains {
 		for i, s := range c.servers {
-			n, err := measure.Resident(s.PID())
+			kib, err := s.Memory("VmRSS")
 			if err != nil {
 				return err
 			}
@@ -193,7 +191,7 @@ func (b *bench) memory(t *measure.Table, chains []*chain) error {
 			if i > 0 {
 				name += ", " + s.name
 			}
-			resident[name] = float64(n) / 1e6
+			resident[name] = float64(kib) * 1024 / 1e6
 			t.Add(title, name, resident[name], "MB")
 		}
 	}

@@ -13,15 +13,16 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/dnsconfigurer/dnsconfigurer/test/bench/measure"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/peer"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
+	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
@@ -48,7 +49,7 @@ func main() {
 }
 
 type options struct {
-	load                  measure.Load
+	load                  load
 	lookups               int
 	runs, changes         int
 	services, endpoints   int
@@ -69,7 +70,7 @@ type bench struct {
 type binaries struct{ coreDNS, dnsconfigurer, echo string }
 
 func run(ctx context.Context, o options) error {
-	if err := install(ctx); err != nil {
+	if err := install(); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "measure")
@@ -96,26 +97,43 @@ func run(ctx context.Context, o options) error {
 	defer resolver.Close()
 	b.cluster = peer.Cluster{API: url, Upstream: resolver.Addr.String(), PodMode: "insecure"}
 
-	table := new(measure.Table)
+	t := new(table)
 	known := false
 	var failed []error // the other measurements still run
 	for _, m := range []struct {
 		name string
-		run  func(context.Context, *measure.Table) error
+		run  func(context.Context, *table) error
 	}{
 		{"cluster", b.clusterQueries}, {"startup", b.startup}, {"external", b.externalQueries}, {"misses", b.missQueries},
 		{"lookups", b.podLookups}, {"changes", b.changed},
 	} {
 		if o.only == "" || o.only == m.name {
 			known = true
-			failed = append(failed, m.run(ctx, table))
+			failed = append(failed, m.run(ctx, t))
 		}
 	}
 	if !known {
 		return fmt.Errorf("there is no measurement %q", o.only)
 	}
-	fmt.Print(table)
+	fmt.Print(t)
 	return errors.Join(failed...)
+}
+
+// install installs the missing programs of the peers. Debian has Knot and dnsmasq in packages of other names.
+func install() error {
+	var missing []string
+	for program, pkg := range map[string]string{
+		"dnsperf": "dnsperf", "nsd": "nsd", "knotd": "knot", "unbound": "unbound", "dnsmasq": "dnsmasq-base",
+	} {
+		if _, err := exec.LookPath(program); err != nil {
+			missing = append(missing, pkg)
+		}
+	}
+	if missing == nil {
+		return nil
+	}
+	fmt.Fprintln(os.Stderr, "installing", missing)
+	return debian.AptInstall(missing...)
 }
 
 // build compiles the servers.

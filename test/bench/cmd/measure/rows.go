@@ -15,7 +15,6 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
-	"github.com/dnsconfigurer/dnsconfigurer/test/bench/measure"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/peer"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/spec"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
@@ -33,7 +32,7 @@ func (b *bench) serviceNames() []string {
 
 // clusterQueries measures the cost of an A query for a Service, and the memory of the
 // data.
-func (b *bench) clusterQueries(ctx context.Context, t *measure.Table) error {
+func (b *bench) clusterQueries(ctx context.Context, t *table) error {
 	names := b.serviceNames()
 	lines := make([]string, len(names))
 	for i, name := range names {
@@ -50,9 +49,7 @@ func (b *bench) clusterQueries(ctx context.Context, t *measure.Table) error {
 	}
 	watching := b.clusterDNS(30)
 	subjects := append(watching,
-		&subject{name: "NSD", run: func(ctx context.Context, dir string) (*peer.Process, error) { return peer.NSD(ctx, dir, zone) }},
-		&subject{name: "Knot", run: func(ctx context.Context, dir string) (*peer.Process, error) { return peer.Knot(ctx, dir, zone) }},
-		b.echo())
+		nsd.subject(zone), knot.subject(zone), b.echo())
 	defer stop(subjects)
 	if err := b.start(ctx, subjects, ask.Question{Name: names[0], Type: dns.TypeA}); err != nil {
 		return err
@@ -61,18 +58,18 @@ func (b *bench) clusterQueries(ctx context.Context, t *measure.Table) error {
 		return err
 	}
 	for _, s := range watching {
-		n, err := measure.Resident(s.PID())
+		kib, err := s.Memory("VmRSS")
 		if err != nil {
 			return err
 		}
-		t.Add("resident memory", s.name, float64(n)/1e6, "MB")
+		t.Add("resident memory", s.name, float64(kib)*1024/1e6, "MB")
 	}
 	return nil
 }
 
 // startup measures the time from the start of a server to its first right reply. It runs
 // after others have read all objects, because the API encodes them at the first request.
-func (b *bench) startup(ctx context.Context, t *measure.Table) error {
+func (b *bench) startup(ctx context.Context, t *table) error {
 	times := map[string][]float64{}
 	subjects := b.clusterDNS(0)
 	subjects = append(subjects[:1], subjects[2:]...)
@@ -92,7 +89,7 @@ func (b *bench) startup(ctx context.Context, t *measure.Table) error {
 		}
 	}
 	for _, s := range subjects {
-		t.Add("start to first answer", s.name, measure.Median(times[s.name]), "ms")
+		t.Add("start to first answer", s.name, median(times[s.name]), "ms")
 	}
 	return nil
 }
@@ -125,7 +122,7 @@ func (b *bench) once(ctx context.Context, s *subject, tell func(time.Duration)) 
 const externalNames = 1000
 
 // externalQueries measures the cost of a cache hit.
-func (b *bench) externalQueries(ctx context.Context, t *measure.Table) error {
+func (b *bench) externalQueries(ctx context.Context, t *table) error {
 	lines := make([]string, externalNames)
 	for i := range lines {
 		lines[i] = fmt.Sprintf("n%d.example.com A", i)
@@ -135,19 +132,13 @@ func (b *bench) externalQueries(ctx context.Context, t *measure.Table) error {
 		return err
 	}
 	subjects := append(b.clusterDNS(300)[1:],
-		&subject{name: "unbound", run: func(ctx context.Context, dir string) (*peer.Process, error) {
-			return peer.Unbound(ctx, dir, b.cluster.Upstream)
-		}},
-		&subject{name: "dnsmasq", run: func(ctx context.Context, dir string) (*peer.Process, error) {
-			return peer.Dnsmasq(ctx, dir, b.cluster.Upstream)
-		}},
-		b.echo())
+		unbound.subject(b.upstreamWith("@")), dnsmasq.subject(b.upstreamWith("#")), b.echo())
 	defer stop(subjects)
 	if err := b.start(ctx, subjects, ask.Question{Name: "n0.example.com.", Type: dns.TypeA}); err != nil {
 		return err
 	}
 	for _, s := range subjects {
-		if err := measure.Warm(ctx, s.Address, file); err != nil {
+		if err := warm(ctx, s.Address, file); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
@@ -158,8 +149,8 @@ func (b *bench) externalQueries(ctx context.Context, t *measure.Table) error {
 const missRate = 3000
 
 // missQueries measures names that each server has to forward. Each run has other names.
-func (b *bench) missQueries(ctx context.Context, t *measure.Table) error {
-	load := measure.Load{Rate: missRate, Seconds: b.load.Seconds}
+func (b *bench) missQueries(ctx context.Context, t *table) error {
+	load := load{Rate: missRate, Seconds: b.load.Seconds}
 	var files []string
 	for run := range b.runs {
 		lines := make([]string, 2*load.Rate*load.Seconds)
@@ -182,7 +173,7 @@ func (b *bench) missQueries(ctx context.Context, t *measure.Table) error {
 		return err
 	}
 	for _, s := range subjects {
-		t.Add("CPU per external cache miss, "+load.String(), s.name, measure.Median(times[s.name]), "us")
+		t.Add("CPU per external cache miss, "+load.String(), s.name, median(times[s.name]), "us")
 	}
 	return nil
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
-	"github.com/dnsconfigurer/dnsconfigurer/test/bench/measure"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/peer"
 )
 
@@ -64,12 +63,6 @@ func (b *bench) subject(name, path string, change func(*peer.Cluster)) *subject 
 	}}
 }
 
-func (b *bench) echo() *subject {
-	return &subject{name: "echo", run: func(ctx context.Context, _ string) (*peer.Process, error) {
-		return peer.Echo(ctx, b.binaries.echo)
-	}}
-}
-
 // start starts the subjects one after another and waits for the first reply of each.
 func (b *bench) start(ctx context.Context, subjects []*subject, first ask.Question) error {
 	for _, s := range subjects {
@@ -94,21 +87,21 @@ func (b *bench) start(ctx context.Context, subjects []*subject, first ask.Questi
 func stop(subjects []*subject) {
 	for _, s := range subjects {
 		if s.Process != nil {
-			s.Stop()
+			s.Kill()
 		}
 	}
 }
 
 // perQuery adds the cost of a query from a file to the table: at the given load, at which
 // the servers are idle in between, and at the maximum.
-func (b *bench) perQuery(ctx context.Context, t *measure.Table, title string, subjects []*subject, file string) error {
-	for _, load := range []measure.Load{b.load, {Seconds: b.load.Seconds}} {
+func (b *bench) perQuery(ctx context.Context, t *table, title string, subjects []*subject, file string) error {
+	for _, load := range []load{b.load, {Seconds: b.load.Seconds}} {
 		times, err := b.under(ctx, load, subjects, file)
 		if err != nil {
 			return err
 		}
 		for _, s := range subjects {
-			t.Add(title+", "+load.String(), s.name, measure.Median(times[s.name]), "us")
+			t.Add(title+", "+load.String(), s.name, median(times[s.name]), "us")
 		}
 	}
 	return nil
@@ -116,7 +109,7 @@ func (b *bench) perQuery(ctx context.Context, t *measure.Table, title string, su
 
 // under loads the subjects in turn, run after run, so that a disturbance of the machine
 // affects all of them. It returns the cost of a query for each, in microseconds.
-func (b *bench) under(ctx context.Context, load measure.Load, subjects []*subject, files ...string) (map[string][]float64, error) {
+func (b *bench) under(ctx context.Context, load load, subjects []*subject, files ...string) (map[string][]float64, error) {
 	times := map[string][]float64{}
 	for run := range b.runs {
 		for _, s := range subjects {

@@ -1,18 +1,18 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package measure
+package main
 
 import "testing"
 
 func TestPercentile(t *testing.T) {
 	values := []float64{4, 1, 3, 2}
 	for p, want := range map[int]float64{0: 1, 25: 1, 50: 2, 51: 3, 99: 4, 100: 4} {
-		if got := Percentile(values, p); got != want {
+		if got := percentile(values, p); got != want {
 			t.Errorf("%d %%: %v, want %v", p, got, want)
 		}
 	}
-	if Median(nil) != 0 {
+	if median(nil) != 0 {
 		t.Error("the median of nothing is not 0")
 	}
 }

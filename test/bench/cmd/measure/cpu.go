@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package measure
+package main
 
 import (
 	"fmt"
@@ -16,8 +16,8 @@ import (
 // runs on.
 const tick = time.Second / 100
 
-// CPU returns the processor time of a process and its children, in user and kernel mode.
-func CPU(pid int) (time.Duration, error) {
+// cpuTime returns the processor time of a process and its children, in user and kernel mode.
+func cpuTime(pid int) (time.Duration, error) {
 	var sum time.Duration
 	for _, p := range family(pid) {
 		fields, err := stat(p)
@@ -62,19 +62,4 @@ func family(pid int) []int {
 		}
 	}
 	return list
-}
-
-// Resident returns the resident memory of a process, in bytes.
-func Resident(pid int) (int, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kib, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")))
-			return kib << 10, err
-		}
-	}
-	return 0, fmt.Errorf("/proc/%d/status has no VmRSS", pid)
 }

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package pod
+package main
 
 import (
 	"net/netip"
@@ -13,19 +13,19 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 )
 
-// TestLoad: two search domains without the name cost two pairs of queries, none costs one
+// TestPodLoad: two search domains without the name cost two pairs of queries, none costs one
 // pair. A name that does not exist is tried with all of them.
-func TestLoad(t *testing.T) {
+func TestPodLoad(t *testing.T) {
 	server := dnstest.Start(t, dnstest.Reply(upstream.Reply))
-	l := Load{Address: netip.MustParseAddr("127.0.0.2"), Server: server.Addr, Rate: 1000}
+	l := podLoad{Address: netip.MustParseAddr("127.0.0.2"), Server: server.Addr, Rate: 1000}
 	for _, tt := range []struct {
 		name, search string
-		want         Result
+		want         podResult
 	}{
-		{"www.example.com", "search corp.internal dc.internal\n", Result{Found: 10, Queries: 60}},
-		{"www.example.com", "search corp.example dc.internal\n", Result{Found: 10, Queries: 20}}, // www.example.com.corp.example
-		{"www.example.com", "search .\n", Result{Found: 10, Queries: 20}},
-		{"absent.example.com", "search corp.internal\n", Result{Failed: 10, Queries: 40}},
+		{"www.example.com", "search corp.internal dc.internal\n", podResult{Found: 10, Queries: 60}},
+		{"www.example.com", "search corp.example dc.internal\n", podResult{Found: 10, Queries: 20}}, // www.example.com.corp.example
+		{"www.example.com", "search .\n", podResult{Found: 10, Queries: 20}},
+		{"absent.example.com", "search corp.internal\n", podResult{Failed: 10, Queries: 40}},
 	} {
 		l.ResolvConf = "nameserver 192.0.2.1\noptions ndots:5\n" + tt.search
 		r, err := l.Run(t.Context(), 10, []string{tt.name})

@@ -1,10 +1,12 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package pod
+package main
 
 import (
 	"context"
+	"errors"
+	"net"
 	"net/netip"
 	"runtime"
 	"runtime/debug"
@@ -12,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/miekg/dns"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
@@ -21,16 +24,18 @@ import (
 // others counts from when it was due.
 const parallel = 64
 
-// Load sends lookups at a fixed rate, whether or not earlier ones are complete.
-type Load struct {
+// podLoad simulates a pod that looks up names: with the queries of glibc for its resolv.conf, at a fixed
+// rate, whether or not earlier lookups are complete. dnsperf sends queries whatever the replies are; here a
+// search ends at the first match.
+type podLoad struct {
 	Address    netip.Addr     // of the pod, and of this machine
 	ResolvConf string         // of the pod
 	Server     netip.AddrPort // behind all of its nameservers
 	Rate       int            // lookups a second
 }
 
-// Result counts the results of lookups.
-type Result struct {
+// podResult counts the results of lookups.
+type podResult struct {
 	Found, Failed int
 	Queries       int
 	Took          []float64 // of each, in milliseconds
@@ -38,11 +43,11 @@ type Result struct {
 
 // Run looks up n names, starting over at the end of the list, for the addresses of both
 // families.
-func (l Load) Run(ctx context.Context, n int, names []string) (Result, error) {
+func (l podLoad) Run(ctx context.Context, n int, names []string) (podResult, error) {
 	runtime.GC() // a collection during the load would add to the times
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	var next atomic.Int64
-	results := make([]Result, parallel)
+	results := make([]podResult, parallel)
 	group, ctx := errgroup.WithContext(ctx)
 	begin := time.Now()
 	take := func() (i int, ok bool) {
@@ -66,7 +71,7 @@ func (l Load) Run(ctx context.Context, n int, names []string) (Result, error) {
 		})
 	}
 	err := group.Wait()
-	var sum Result
+	var sum podResult
 	for _, r := range results {
 		sum.Found, sum.Failed, sum.Queries = sum.Found+r.Found, sum.Failed+r.Failed, sum.Queries+r.Queries
 		sum.Took = slices.Concat(sum.Took, r.Took)
@@ -75,7 +80,7 @@ func (l Load) Run(ctx context.Context, n int, names []string) (Result, error) {
 }
 
 // simulate calls f with a simulator of glibc in the pod.
-func (l Load) simulate(f func(*libc.Simulator) error) error {
+func (l podLoad) simulate(f func(*libc.Simulator) error) error {
 	network, err := dial(l.Address, l.Server)
 	if err != nil {
 		return err
@@ -88,7 +93,7 @@ func (l Load) simulate(f func(*libc.Simulator) error) error {
 }
 
 // add counts a lookup. It is found if there are addresses of both families.
-func (r *Result) add(l libc.Result, took time.Duration) {
+func (r *podResult) add(l libc.Result, took time.Duration) {
 	six := slices.ContainsFunc(l.Addresses, netip.Addr.Is6)
 	if four := slices.ContainsFunc(l.Addresses, netip.Addr.Is4); four && six {
 		r.Found++
@@ -114,4 +119,60 @@ func waitUntil(ctx context.Context, due time.Time) time.Time {
 	case <-ctx.Done():
 	}
 	return time.Now()
+}
+
+// network sends the queries of one lookup at a time. It has a socket for each family,
+// which glibc queries at once.
+type network map[uint16]*net.UDPConn
+
+func dial(from netip.Addr, server netip.AddrPort) (network, error) {
+	n := network{}
+	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
+		conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), net.UDPAddrFromAddrPort(server))
+		if err != nil {
+			n.close()
+			return nil, err
+		}
+		n[qtype] = conn
+	}
+	return n, nil
+}
+
+func (n network) close() {
+	for _, conn := range n {
+		conn.Close()
+	}
+}
+
+// exchange is a libc.Exchange. All nameservers are the same server.
+func (n network) exchange(ctx context.Context, _ netip.Addr, query *dns.Msg) (*dns.Msg, error) {
+	conn := n[query.Question[0].Qtype]
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetReadDeadline(deadline); err != nil {
+			return nil, err
+		}
+	}
+	wire, err := query.Pack()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write(wire); err != nil {
+		return nil, err
+	}
+	var buffer [dns.DefaultMsgSize]byte
+	for {
+		size, err := conn.Read(buffer[:])
+		if err != nil {
+			return nil, err
+		}
+		m := new(dns.Msg)
+		if err := m.Unpack(buffer[:size]); err == nil && m.Id == query.Id { // else a late reply
+			return m, nil
+		}
+	}
+}
+
+// noTCP is a libc.Exchange that is not used: the replies here are short.
+func noTCP(context.Context, netip.Addr, *dns.Msg) (*dns.Msg, error) {
+	return nil, errors.New("an answer does not fit into a datagram")
 }
