@@ -88,17 +88,13 @@ func checkNodeCacheAddresses(t *testing.T, c corev1.Container, cache v1alpha1.No
 	}
 }
 
-// TestNodeCache_Restrictions checks the restrictions of a pod on the host network, and the
-// settings for two overlapping pods in an update.
+// TestNodeCache_Restrictions checks the settings that keep a pod running, and those for two overlapping
+// pods in an update.
 func TestNodeCache_Restrictions(t *testing.T) {
 	set, _, _ := readNodeCache(t)
 	pod := set.Spec.Template.Spec
 	c, update := pod.Containers[0], set.Spec.UpdateStrategy.RollingUpdate
 	checkRestrictions(t, set.Name, pod, map[string]bool{
-		"two capabilities": slices.Equal(c.SecurityContext.Capabilities.Add,
-			[]corev1.Capability{"NET_BIND_SERVICE", "NET_ADMIN"}),
-		"host network":             pod.HostNetwork,
-		"no API token":             !*pod.AutomountServiceAccountToken,
 		"priority class":           pod.PriorityClassName == "system-node-critical",
 		"tolerates all taints":     slices.Equal(pod.Tolerations, []corev1.Toleration{{Operator: corev1.TolerationOpExists}}),
 		"time to detect a failure": set.Spec.MinReadySeconds >= 15, // three times the command's takeOverTime
