@@ -8,7 +8,6 @@ import (
 	"go/ast"
 	"go/token"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -79,10 +78,6 @@ var quoted = map[string][]string{
 	"test/bench/spec/local.go":         {"nobody.invalid."},
 }
 
-// notYet are the directories and files in which phrases and identifiers are still
-// allowed.
-var notYet = []string{}
-
 var forbidden = func() *regexp.Regexp {
 	var all []string
 	for p := range phrases {
@@ -91,11 +86,6 @@ var forbidden = func() *regexp.Regexp {
 	slices.Sort(all)
 	return regexp.MustCompile(`(?i)\b(there )?(` + strings.Join(all, "|") + `)\b`)
 }()
-
-// isAllowed reports whether file is in a directory of notYet.
-func isAllowed(file string) bool {
-	return slices.ContainsFunc(notYet, func(d string) bool { return file == d || strings.HasPrefix(file, d+"/") })
-}
 
 // text is a piece of prose.
 type text struct {
@@ -203,19 +193,10 @@ func TestForbiddenPhrases(t *testing.T) {
 			texts = append(texts, s.texts()...)
 		}
 	}
-	allowed := map[string]int{}
 	for _, text := range texts {
 		for _, found := range findPhrases(text) {
-			if isAllowed(text.file) {
-				dir, _ := path.Split(text.file)
-				allowed[dir]++
-				continue
-			}
 			t.Error(found)
 		}
-	}
-	for _, d := range slices.Sorted(maps.Keys(allowed)) {
-		t.Logf("%4d phrases are left in %s", allowed[d], d)
 	}
 }
 
