@@ -176,3 +176,107 @@ func (g generator) breakLine(config *corev1.PodDNSConfig) {
 		config.Options = append(config.Options, corev1.PodDNSConfigOption{Name: evil})
 	}
 }
+
+// manifest gives c a manifest that passes the API's validation, without the fields that
+// the kubelet sets. Names differ: a kubelet accepts one pod of each name.
+func (g generator) manifest(c *Case) {
+	c.Manifest = true
+	c.NodeName = pick(g, "", "node-1", "worker.east.example", g.staticNode(40), g.staticNode(63))
+	c.Pod = &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pick(g, "", "kube-system", "team-a"),
+			Name:      pick(g, "etcd-"+c.ID, c.ID+".x", g.label(20+g.IntN(40)), g.domain(55+g.IntN(30))),
+		},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "c", Image: "registry.k8s.io/pause:3.10"}},
+			DNSPolicy: pick(g, "", corev1.DNSClusterFirst, corev1.DNSClusterFirstWithHostNet,
+				corev1.DNSDefault, corev1.DNSNone),
+			HostNetwork: g.chance(0.4),
+		},
+	}
+	spec := &c.Pod.Spec
+	if g.chance(0.3) {
+		spec.Hostname = g.label(1 + g.IntN(63))
+	}
+	if g.chance(0.3) {
+		spec.Subdomain = g.label(1 + g.IntN(63))
+	}
+	if g.chance(0.3) {
+		set := g.chance(0.7)
+		spec.SetHostnameAsFQDN = &set
+	}
+	if g.chance(0.2) && !spec.HostNetwork && spec.SetHostnameAsFQDN == nil {
+		name := g.domain(1 + g.IntN(64))
+		spec.HostnameOverride = &name
+	}
+	if spec.DNSPolicy == corev1.DNSNone || g.chance(0.5) {
+		spec.DNSConfig = g.validConfig()
+	}
+}
+
+// staticNode returns one of few node names: the kubelet reads all manifests of a node
+// at once.
+func (g generator) staticNode(n int) string {
+	const long = "rack-07.row-12.hall-b.dc-4.eu-west-1.compute.nodes.corp.example"
+	return long[:n-1] + pick(g, "0", "1")
+}
+
+func (g generator) validConfig() *corev1.PodDNSConfig {
+	config := &corev1.PodDNSConfig{
+		Nameservers: g.some(1+g.IntN(3), "8.8.8.8", "1.1.1.1", "FD00::A", "fd00::a", "10.96.0.10"),
+		Searches: g.some(g.IntN(8), "example.com", "cluster.local.", ".", "_tcp.example.com",
+			"svc.cluster.local", g.domain(200), g.domain(253)),
+	}
+	for range g.IntN(4) {
+		value := pick(g, "5", "2", "")
+		o := corev1.PodDNSConfigOption{Name: pick(g, "ndots", "timeout", "rotate", "ndots:2"), Value: &value}
+		if g.chance(0.3) {
+			o.Value = nil
+		}
+		config.Options = append(config.Options, o)
+	}
+	return config
+}
+
+// fillSearches gives c a search list of 2047, 2048 or 2049 bytes, in the pod's dnsConfig
+// or in the host file, after the domains of its base.
+func (g generator) fillSearches(c *Case) {
+	if c.Manifest || c.ResolvConfMode == MissingMode {
+		return
+	}
+	length, count := 0, 0
+	if c.Base() == ClusterBase && c.ClusterDomain != "" {
+		svc := "svc." + c.ClusterDomain
+		length, count = len(c.Pod.Namespace+"."+svc+" "+svc+" "+c.ClusterDomain+" "), 3
+	} else if c.Base() == HostBase && c.ResolvConfMode == DisabledMode {
+		length, count = len(". "), 1
+	}
+	domains := g.listOf(2047+g.IntN(3)-length, 32-count)
+	c.HostResolvConf = ""
+	if c.ResolvConfMode == FileMode && g.chance(0.5) {
+		c.HostResolvConf = "search " + strings.Join(domains, " ") + "\n"
+		return
+	}
+	if c.Pod.Spec.DNSConfig == nil {
+		c.Pod.Spec.DNSConfig = new(corev1.PodDNSConfig)
+	}
+	c.Pod.Spec.DNSConfig.Searches = domains
+}
+
+// listOf returns at most limit domains of n bytes in total, with the blanks between them.
+func (g generator) listOf(n, limit int) []string {
+	var domains []string
+	for n > 0 {
+		l := min(n, 253)
+		if len(domains) < limit-12 { // the rest in long ones, so that the count fits
+			l = min(l, 64+g.IntN(190))
+		}
+		if n-l == 1 { // no room for a blank and a domain
+			l--
+		}
+		domains = append(domains, g.domain(l))
+		n -= l + 1
+	}
+	return domains
+}
