@@ -75,13 +75,9 @@ type lookup struct {
 // result is what the client got.
 type result struct {
 	sent, right [numKinds]int
-	again       int      // queries that were sent again
-	wrong       []string // the first few
-	times       [numKinds][]time.Duration
-
-	// delays are times in which the client has waited for a processor: between the arrival of
-	// a reply at its socket and its reading it. They are not part of times.
-	delays []time.Duration
+	again       int             // queries that were sent again
+	wrong       []string        // the first few
+	times       []time.Duration // of right replies, until their arrival at the socket
 }
 
 // merge adds the result of another run.
@@ -89,25 +85,22 @@ func (r *result) merge(other *result) {
 	for k := range numKinds {
 		r.sent[k] += other.sent[k]
 		r.right[k] += other.right[k]
-		r.times[k] = append(r.times[k], other.times[k]...)
 	}
+	r.times = append(r.times, other.times...)
 	r.again += other.again
 	r.wrong = append(r.wrong, other.wrong...)
-	r.delays = append(r.delays, other.delays...)
 }
 
 // rate returns the share of right replies for a kind of names.
 func (r *result) rate(k kind) float64 { return float64(r.right[k]) / float64(max(1, r.sent[k])) }
 
 // quantile returns the time that the share q of right replies took at most.
-func (r *result) quantile(q float64) time.Duration { return quantile(slices.Concat(r.times[:]...), q) }
-
-func quantile(times []time.Duration, q float64) time.Duration {
-	if len(times) == 0 {
+func (r *result) quantile(q float64) time.Duration {
+	if len(r.times) == 0 {
 		return 0
 	}
-	slices.Sort(times)
-	return times[int(q*float64(len(times)-1))]
+	slices.Sort(r.times)
+	return r.times[int(q*float64(len(r.times)-1))]
 }
 
 // client is a running client.
@@ -273,7 +266,7 @@ func (c *client) endLocked(id uint16, l *lookup, problem string, now time.Time) 
 	delete(c.pending, id)
 	if problem == "" {
 		c.result.right[l.kind]++
-		c.result.times[l.kind] = append(c.result.times[l.kind], now.Sub(l.first))
+		c.result.times = append(c.result.times, now.Sub(l.first))
 	} else if len(c.result.wrong) < 5 {
 		c.result.wrong = append(c.result.wrong, l.name+": "+problem)
 	}
@@ -291,12 +284,10 @@ func (c *client) receive() {
 		if err != nil || m.Unpack(buf[:n]) != nil {
 			continue // an ICMP error; a query without a right reply is counted at its end
 		}
-		read := time.Now()
-		arrived := arrival(control[:controlLen], read)
+		arrived := arrival(control[:controlLen], time.Now())
 		c.mu.Lock()
 		if l := c.pending[m.Id]; l != nil {
 			c.replyLocked(l, m, arrived)
-			c.result.delays = append(c.result.delays, read.Sub(arrived))
 		}
 		c.mu.Unlock()
 	}

@@ -135,9 +135,7 @@ func defend(t *testing.T, a attack, pace float64, target *server, all []*server,
 		a.run(ctx, hostile)
 	}()
 	time.Sleep(a.lead)
-	before := [2]cpuTime{cpuTimeOf(t, target.PID()), cpuTimeOf(t, os.Getpid())}
 	r := measure(t, target, pace)
-	report.addTimes(a, target, r, cpuTimeOf(t, target.PID()).sub(before[0]), cpuTimeOf(t, os.Getpid()).sub(before[1]))
 	cancel()
 	<-ended
 	for _, s := range all {
@@ -186,7 +184,6 @@ func (s *server) settle(t *testing.T) {
 type table struct {
 	baseline map[*server]*result
 	rows     []string
-	times    []string // rows of the table that shows where the time is spent
 }
 
 func (r *table) without(s *server, base *result) {
@@ -218,17 +215,7 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 func (r *table) String() string {
 	return "\n| attack | server | rate | sent | right without, % | right with, % | p50, p99 without, " +
 		"ms | p50, p99 with, ms | memory, MiB |\n" +
-		"|---|---|---|---|---|---|---|---|---|\n" + strings.Join(r.rows, "\n") +
-		"\n\n| attack | server | p99 of cluster, cached, other names, ms | waits of the server for a processor, number, mean, ms | " +
-		"those of the test | p99 of the client's delay, ms |\n|---|---|---|---|---|---|\n" + strings.Join(r.times, "\n")
-}
-
-// addTimes adds a row about a measurement, in which the server and the test process waited for
-// processors.
-func (r *table) addTimes(a attack, s *server, with *result, server, test cpuTime) {
-	p99 := func(times []time.Duration) float64 { return milliseconds(quantile(times, 0.99)) }
-	r.times = append(r.times, fmt.Sprintf("| %s | %s | %.1f, %.1f, %.1f | %s | %s | %.1f |", a.name, s.name,
-		p99(with.times[ofCluster]), p99(with.times[ofCache]), p99(with.times[ofOthers]), server, test, p99(with.delays)))
+		"|---|---|---|---|---|---|---|---|---|\n" + strings.Join(r.rows, "\n")
 }
 
 // TestAttacks_Documented: each attack is in the table of test/hostile/results.md.

@@ -161,44 +161,6 @@ func (s *server) checkPeak(t *testing.T) {
 	}
 }
 
-// cpuTime is what the threads of a process have waited for a processor.
-type cpuTime struct {
-	waited time.Duration
-	waits  int
-}
-
-// cpuTimeOf returns the sums over the threads of a process, from the run queues of the kernel
-// (Documentation/scheduler/sched-stats.rst).
-func cpuTimeOf(t *testing.T, pid int) (sum cpuTime) {
-	t.Helper()
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue // the thread has ended
-		}
-		var ran, waited time.Duration
-		var waits int
-		if _, err := fmt.Sscan(string(text), &ran, &waited, &waits); err != nil {
-			t.Fatalf("%s: %q: %v", file, text, err)
-		}
-		sum.waited += waited
-		sum.waits += waits
-	}
-	return sum
-}
-
-func (c cpuTime) sub(before cpuTime) cpuTime {
-	return cpuTime{c.waited - before.waited, c.waits - before.waits}
-}
-
-func (c cpuTime) String() string {
-	return fmt.Sprintf("%d, %.2f", c.waits, milliseconds(c.waited)/float64(max(1, c.waits)))
-}
-
 func objects() []byte {
 	var b bytes.Buffer
 	b.WriteString("apiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n")
