@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/policies"
@@ -173,7 +172,7 @@ func TestAdmission_Codes(t *testing.T) {
 }
 
 // TestWebhook_Hooks checks the registration of the webhook, which the chart completes: the API servers
-// go on without the webhook, which has the time to read a StatefulSet.
+// go on without the webhook.
 func TestWebhook_Hooks(t *testing.T) {
 	objects := decodeAll(t, "chart/files/webhook/validating.yaml", "chart/files/webhook/mutating.yaml")
 	check := func(name, path string, c admissionv1.WebhookClientConfig, failure *admissionv1.FailurePolicyType,
@@ -182,8 +181,8 @@ func TestWebhook_Hooks(t *testing.T) {
 			t.Errorf("%s: path %s, failurePolicy %s, sideEffects %s, %d matchConditions",
 				name, *c.Service.Path, *failure, *effects, conditions)
 		}
-		if d := time.Duration(*timeout) * time.Second; d > 5*time.Second || d < 2*webhook.OpenTimeout {
-			t.Errorf("%s: the timeout is %v, that of reading a StatefulSet %v", name, d, webhook.OpenTimeout)
+		if d := time.Duration(*timeout) * time.Second; d != 3*time.Second {
+			t.Errorf("%s: the timeout is %v, want that of reading a body", name, d)
 		}
 	}
 	for _, w := range the[*admissionv1.ValidatingWebhookConfiguration](t, objects, "").Webhooks {
@@ -191,16 +190,6 @@ func TestWebhook_Hooks(t *testing.T) {
 	}
 	for _, w := range the[*admissionv1.MutatingWebhookConfiguration](t, objects, "").Webhooks {
 		check(w.Name, webhook.PathMutate, w.ClientConfig, w.FailurePolicy, w.SideEffects, w.TimeoutSeconds, len(w.MatchConditions))
-	}
-}
-
-// TestWebhook_Rights checks that the server may read StatefulSets, and nothing else.
-func TestWebhook_Rights(t *testing.T) {
-	objects := decodeAll(t, "chart/files/webhook/scale.yaml")
-	role, binding := the[*rbacv1.ClusterRole](t, objects, ""), the[*rbacv1.ClusterRoleBinding](t, objects, "")
-	want := []rbacv1.PolicyRule{{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, Verbs: []string{"get"}}}
-	if diff := cmp.Diff(want, role.Rules); diff != "" || binding.RoleRef.Name != role.Name {
-		t.Errorf("%+v (-want +got):\n%s", binding.RoleRef, diff)
 	}
 }
 

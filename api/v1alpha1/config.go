@@ -48,17 +48,6 @@ type ServerConfiguration struct {
 	LogFormat string `json:"logFormat,omitempty" default:"text" values:"text,json" restart:"true"`
 }
 
-// APIServerConfiguration has the fields of servers that read objects of the cluster.
-type APIServerConfiguration struct {
-	// Kubeconfig is the path of a kubeconfig for the API server. Empty: the server's own
-	// cluster.
-	Kubeconfig string `json:"kubeconfig,omitempty" restart:"true" flag:"kubeconfig" arg:"FILE"`
-
-	// Lameduck is the time for which the server answers after the signal to terminate, such as
-	// "10s": until clients stop using it.
-	Lameduck string `json:"lameduck,omitempty" format:"duration" restart:"true"`
-}
-
 // NodeConfiguration is the node's DNS configuration as its kubelet has it. A field that is
 // set here overrides the kubelet's file.
 type NodeConfiguration struct {

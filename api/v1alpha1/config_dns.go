@@ -56,10 +56,18 @@ type ResolverConfiguration struct {
 // DNSConfiguration configures the cluster DNS server: the source of the cluster's names,
 // their records, and the servers that other queries are forwarded to.
 type DNSConfiguration struct {
-	TypeMeta               `json:",inline"`
-	ServerConfiguration    `json:",inline"`
-	APIServerConfiguration `json:",inline" defaults:"lameduck=0s"`
-	ResolverConfiguration  `json:",inline" defaults:"listen=127.0.0.1:53" restarts:"reverseCIDRs"`
+	TypeMeta            `json:",inline"`
+	ServerConfiguration `json:",inline"`
+
+	// Kubeconfig is the path of a kubeconfig for the API server. Empty: the server's own
+	// cluster.
+	Kubeconfig string `json:"kubeconfig,omitempty" restart:"true" flag:"kubeconfig" arg:"FILE"`
+
+	// Lameduck is the time for which the server answers after the signal to terminate, such as
+	// "10s": until clients stop using it.
+	Lameduck string `json:"lameduck,omitempty" default:"0s" format:"duration" restart:"true"`
+
+	ResolverConfiguration `json:",inline" defaults:"listen=127.0.0.1:53" restarts:"reverseCIDRs"`
 
 	// Manifests lists directories of manifests to serve instead of a cluster's objects.
 	// Empty: none.

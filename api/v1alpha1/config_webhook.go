@@ -5,9 +5,12 @@ package v1alpha1
 
 // WebhookConfiguration configures the admission webhook.
 type WebhookConfiguration struct {
-	TypeMeta               `json:",inline"`
-	ServerConfiguration    `json:",inline"`
-	APIServerConfiguration `json:",inline" defaults:"lameduck=5s"`
+	TypeMeta            `json:",inline"`
+	ServerConfiguration `json:",inline"`
+
+	// Lameduck is the time for which the server answers after the signal to terminate, such as
+	// "10s": until clients stop using it.
+	Lameduck string `json:"lameduck,omitempty" default:"5s" format:"duration" restart:"true"`
 
 	// Listen is the address for admission reviews, over HTTPS, such as "127.0.0.1:8443".
 	Listen string `json:"listen,omitempty" default:":8443" format:"address" restart:"true" flag:"listen" arg:"ADDR:PORT"`

@@ -91,6 +91,11 @@ func TestReplacement(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
+	const webhook = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: WebhookConfiguration\nkubeconfig: file\n"
+	const want = `unknown field "kubeconfig": it was removed: the webhook reads no objects of the API server`
+	if _, err := v1alpha1.Parse[v1alpha1.WebhookConfiguration]([]byte(webhook)); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
 }
 
 func FuzzParseShim(f *testing.F) {

@@ -12,7 +12,8 @@ var removed = map[string]string{
 	"ednsOption": "it was removed: the code of the option is 65313",
 
 	"selfSigned": byTLS, "namespace": byTLS,
-	"refresh": byAgent, "refreshDryRun": "it was removed: refresh of AgentConfiguration can be DryRun", "sandboxDirectories": byAgent,
+	"kubeconfig": "it was removed: the webhook reads no objects of the API server",
+	"refresh":    byAgent, "refreshDryRun": "it was removed: refresh of AgentConfiguration can be DryRun", "sandboxDirectories": byAgent,
 	"statusSocket":          "it was removed: the socket is agent-status.sock beside the agent's",
 	"node.uplinkResolvConf": "set hostResolver to this path",
 
@@ -26,9 +27,9 @@ var removedFlags = map[string]string{
 	"autopath-network": "autopathNetworks", "autopath-service": "autopathService",
 	"cluster-dns": "node.clusterDNS", "cluster-domain": "node.clusterDomain", "deny-on": "denyOn",
 	"host-suffix": "hostSuffixes", "ignore": "ignore", "in-cluster": "inCluster", "interface": "interface",
-	"kubeconfig": "kubeconfig", "kubelet-config": "node.kubeletConfig", "kubelet-config-dir": "node.kubeletConfigDir",
-	"lameduck": "lameduck", "log-format": "logFormat", "manifests": "manifests", "node-ip": "node.nodeIPs", "notrack": "notrack",
-	"pods":        "pods",
+	"kubeconfig":     "kubeconfig (webhook: leave it out)",
+	"kubelet-config": "node.kubeletConfig", "kubelet-config-dir": "node.kubeletConfigDir", "lameduck": "lameduck",
+	"log-format": "logFormat", "manifests": "manifests", "node-ip": "node.nodeIPs", "notrack": "notrack", "pods": "pods",
 	"resolv-conf": "resolvConf (shim and agent: node.resolvConf)", "reverse-cidr": "reverseCIDRs",
 	"runtime-endpoint": "runtimeEndpoint", "snapshot": "snapshot", "stub-domain": "stubDomains",
 	"tls-cert": "tls.certFile", "tls-key": "tls.keyFile", "ttl": "ttl", "upstream-policy": "upstreamPolicy",

@@ -24,9 +24,6 @@ that the API server accepts. From Kubernetes 1.36 on, an admission policy can do
 The rules are those of "dnsconfigurer validate". The Helm chart runs the webhook and registers
 it in a cluster.
 
-When a StatefulSet is scaled, the webhook reads it from the API server. Without access to the
-API server, scaling is admitted unchecked.
-
 The certificate is read again when its files change.
 
 Flags override the configuration file. It is read again when it changes, and at once on

@@ -220,8 +220,7 @@ func (c *check) checkFQDNWithoutDomain() {
 }
 
 // checkOrdinalLimit warns of a StatefulSet whose names do not fit with one more digit in the
-// ordinal. A request to scale it does not contain the StatefulSet, and only the webhook checks such
-// requests.
+// ordinal. A request to scale it does not contain the StatefulSet, so that it cannot be checked.
 func (c *check) checkOrdinalLimit() {
 	host := c.host()
 	ordinal := host[strings.LastIndexByte(host, '-')+1:]

@@ -22,8 +22,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
-// TestWithReplicas compares with parsing a StatefulSet of that many replicas.
-func TestWithReplicas(t *testing.T) {
+// TestParseAdmissionObject_Replicas: the pod of a StatefulSet is the last one.
+func TestParseAdmissionObject_Replicas(t *testing.T) {
 	for _, tt := range []struct {
 		start, replicas int32
 		want            string
@@ -37,25 +37,15 @@ func TestWithReplicas(t *testing.T) {
 		{math.MaxInt32 - 1, 3, "db-2147483647"}, // 2147483648 exceeds int32 and has as many digits
 		{math.MaxInt32, math.MaxInt32, "db-2147483647"},
 	} {
-		parse := func(replicas int32) kube.Workload {
-			t.Helper()
-			text := fmt.Sprintf(`{"metadata":{"name":"db"},"spec":{"serviceName":"ring","replicas":%d,"ordinals":{"start":%d}}}`,
-				replicas, tt.start)
-			w, known, err := kube.ParseAdmissionObject("apps/v1", "StatefulSet", []byte(text))
-			if !known || err != nil {
-				t.Fatal(err)
-			}
-			return w
+		text := fmt.Sprintf(`{"metadata":{"name":"db"},"spec":{"serviceName":"ring","replicas":%d,"ordinals":{"start":%d}}}`,
+			tt.replicas, tt.start)
+		w, known, err := kube.ParseAdmissionObject("apps/v1", "StatefulSet", []byte(text))
+		if !known || err != nil {
+			t.Fatal(err)
 		}
-		original := parse(5)
-		for _, w := range []kube.Workload{original.WithReplicas(tt.replicas), parse(tt.replicas)} {
-			if w.Pod.Name != tt.want || w.Pod.Spec.Hostname != tt.want || w.Pod.Spec.Subdomain != "ring" || w.Ordinals.First != tt.start {
-				t.Errorf("%d replicas from ordinal %d: %s, %s, %+v; want %s", tt.replicas, tt.start,
-					w.Pod.Name, w.Pod.Spec.Hostname, w.Ordinals, tt.want)
-			}
-		}
-		if original.Pod.Name != parse(5).Pod.Name {
-			t.Errorf("WithReplicas changed the original to %s", original.Pod.Name)
+		if w.Pod.Name != tt.want || w.Pod.Spec.Hostname != tt.want || w.Pod.Spec.Subdomain != "ring" || w.Ordinals.First != tt.start {
+			t.Errorf("%d replicas from ordinal %d: %s, %s, %+v; want %s", tt.replicas, tt.start,
+				w.Pod.Name, w.Pod.Spec.Hostname, w.Ordinals, tt.want)
 		}
 	}
 }

@@ -76,15 +76,6 @@ func (o Ordinals) lastHostname() string { return o.hostname(int64(o.Last)) }
 // hostname returns the host name with an ordinal.
 func (o Ordinals) hostname(ordinal int64) string { return fmt.Sprintf("%s-%d", o.Base, ordinal) }
 
-// WithReplicas returns the StatefulSet w scaled to a number of replicas.
-func (w Workload) WithReplicas(replicas int32) Workload {
-	w.Ordinals.Last = lastOrdinal(w.Ordinals.First, replicas)
-	w.Pod = w.Pod.DeepCopy()
-	w.Pod.Name = w.Ordinals.lastHostname()
-	w.Pod.Spec.Hostname = w.Pod.Name
-	return w
-}
-
 // OnNode returns w in a namespace, unless the manifest has one. If node is not empty, a Pod
 // becomes the static pod of that node, unless it is a live pod, as kubectl get prints it.
 func (w Workload) OnNode(namespace, node string) Workload {

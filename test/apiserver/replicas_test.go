@@ -31,7 +31,7 @@ func (w *webhookTest) restarts(t *testing.T) {
 	for i := range replicas {
 		dir := t.TempDir()
 		cert, key := w.issue(t, dir)
-		replicas[i] = newReplica(t, w, dir, cert, key, "")
+		replicas[i] = newReplica(t, w, dir, cert, key)
 	}
 	defer w.balance(t, replicas)()
 	for _, r := range replicas {
@@ -130,13 +130,13 @@ type replica struct {
 	process           *process.Process
 }
 
-func newReplica(t *testing.T, w *webhookTest, dir, cert, key, kubeconfig string) *replica {
+func newReplica(t *testing.T, w *webhookTest, dir, cert, key string) *replica {
 	t.Helper()
 	addrs := process.Loopback(t, 2)
 	r := &replica{dir: dir, addr: addrs[0], health: addrs[1]}
 	config := filepath.Join(dir, "webhook.yaml")
 	text := fmt.Sprintf("apiVersion: dnsconfigurer.dev/v1alpha1\nkind: WebhookConfiguration\nnode: {clusterDomain: cluster.local}\n"+
-		"tls: {certFile: %q, keyFile: %q}\nlameduck: 500ms\nkubeconfig: %q\n", cert, key, kubeconfig)
+		"tls: {certFile: %q, keyFile: %q}\nlameduck: 500ms\n", cert, key)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

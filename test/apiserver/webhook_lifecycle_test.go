@@ -25,7 +25,7 @@ func TestAPIServerWebhook_Lifecycle(t *testing.T) {
 	l := webhookLifecycle{w}
 	stop := l.createValid(t)
 
-	l.install(t, w.authority.PEM, "scale.yaml", "validating.yaml", "mutating.yaml")
+	l.install(t, w.authority.PEM, "validating.yaml", "mutating.yaml")
 	l.until(t, "an installation without a server", false)
 	serve := func() func() {
 		return w.serve(t, webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t)}))

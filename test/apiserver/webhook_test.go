@@ -42,7 +42,6 @@ func TestAPIServerWebhook(t *testing.T) {
 	c := apiserver.Start(t, "--disable-admission-plugins=ServiceAccount")
 	w := newWebhookTest(t, c)
 	t.Run("verdicts", w.verdicts)
-	t.Run("scale", func(t *testing.T) { w.scale(t, c) })
 	t.Run("autopath", func(t *testing.T) { w.autopath(t, c) })
 	t.Run("restarts", w.restarts)
 }

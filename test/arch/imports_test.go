@@ -34,7 +34,7 @@ var imports = map[string][]string{
 	"pkg/policy":         {"values", "internal/excerpt", "pkg/fqdn", "pkg/resolvconf"},
 	"internal/admission": {"values", "context", "iter", "internal/excerpt", "pkg/fqdn", "pkg/policy", "pkg/resolvconf"},
 	"internal/admission/webhook": {"std", "api/v1alpha1", "internal/nodefacts", "internal/usage", "internal/admission",
-		"internal/cluster", "internal/config",
+		"internal/config",
 		"internal/daemon", "internal/document", "internal/excerpt", "internal/kube", "internal/manifest", "pkg/policy",
 		"k8s.io/api/...", "k8s.io/apimachinery/...",
 		"github.com/prometheus/client_golang/prometheus", "golang.org/x/sync/semaphore"},

@@ -104,26 +104,26 @@ func TestChart_Webhook(t *testing.T) {
 		t.Fatal(err)
 	}
 	always := []string{"ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ValidatingWebhookConfiguration"}
-	scale, mutating := []string{"ClusterRole", "ClusterRoleBinding"}, []string{"MutatingWebhookConfiguration"}
+	mutating := []string{"MutatingWebhookConfiguration"}
 	const certManager = "certificate.source=certManager,webhook.certificate.issuer.name=ca,webhook."
 	const inject = "cert-manager.io/inject-ca-from: admission/dnsconfigurer-webhook"
-	const scaleHook, noToken = "scale.validate.dnsconfigurer.dev", "automountServiceAccountToken: false"
+	const noToken = "automountServiceAccountToken: false"
 	for _, c := range []struct {
 		values string
 		kinds  []string // in addition to always
 		has    []string
 		lacks  []string
 	}{
-		{certManager + "mutating=true,excludedNamespaces={ci,123}", slices.Concat(scale, mutating, []string{"Certificate"}),
-			[]string{inject, "kind: Issuer\n    name: ca\n", "- kube-system\n      - admission\n      - ci\n      - \"123\"\n", scaleHook},
-			[]string{"caBundle", noToken}},
-		{certManager + "scale=false,webhook.mutating=false", []string{"Certificate"}, []string{inject, noToken}, []string{scaleHook}},
+		{certManager + "mutating=true,excludedNamespaces={ci,123}", slices.Concat(mutating, []string{"Certificate"}),
+			[]string{inject, "kind: Issuer\n    name: ca\n", "- kube-system\n      - admission\n      - ci\n      - \"123\"\n", noToken},
+			[]string{"caBundle"}},
+		{certManager + "mutating=false", []string{"Certificate"}, []string{inject}, nil},
 		{certManager + "networkPolicy.enabled=true,webhook.networkPolicy.apiServerCIDRs={192.0.2.0/29,2001:db8::/64}",
-			slices.Concat(scale, mutating, []string{"Certificate", "NetworkPolicy"}),
+			slices.Concat(mutating, []string{"Certificate", "NetworkPolicy"}),
 			[]string{"from:\n    - ipBlock:\n        cidr: 192.0.2.0/29\n    - ipBlock:\n        cidr: 2001:db8::/64\n"}, nil},
 		{"certificate.source=certManager,webhook.certificate.issuer.kind=ClusterIssuer,webhook.certificate.issuer.name=internal",
-			slices.Concat(scale, mutating, []string{"Certificate"}), []string{"kind: ClusterIssuer\n    name: internal\n"}, nil},
-		{"certificate.source=secret,webhook.scale=false", mutating,
+			slices.Concat(mutating, []string{"Certificate"}), []string{"kind: ClusterIssuer\n    name: internal\n"}, nil},
+		{"certificate.source=secret", mutating,
 			[]string{"caBundle: " + base64.StdEncoding.EncodeToString(bundle)}, []string{inject}},
 	} {
 		args := []string{

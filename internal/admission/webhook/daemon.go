@@ -6,17 +6,13 @@ package webhook
 import (
 	"context"
 	"crypto/tls"
-	"io"
 	"log/slog"
 	"net"
 	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 )
@@ -25,7 +21,7 @@ import (
 // server waits for one.
 const Drain = 15 * time.Second
 
-// Daemon runs the command webhook: a Server with its rules, its certificate and its client of the API server.
+// Daemon runs the command webhook: a Server with its rules and its certificate.
 type Daemon struct {
 	Source  *config.Source[DaemonConfig]
 	Reload  <-chan os.Signal // see daemon.Reloader.Signal
@@ -39,14 +35,9 @@ func (d *Daemon) Run(ctx context.Context, c DaemonConfig) error {
 	if err != nil {
 		return err
 	}
-	statefulSets, err := d.newStatefulSetReader(c)
-	if err != nil {
-		return err
-	}
 	registry := daemon.NewRegistry(d.Version)
 	registry.MustRegister(newExpiry(pair.Current))
-	handler := New(Config{Rules: c.Rules, Report: c.Report, Logger: d.Log,
-		Register: registry, OpenStatefulSet: statefulSets})
+	handler := New(Config{Rules: c.Rules, Report: c.Report, Logger: d.Log, Register: registry})
 	reloader := &daemon.Reloader[DaemonConfig]{
 		Source: d.Source, Signal: d.Reload, Log: d.Log,
 		Apply: func(next DaemonConfig) (daemon.Task, error) {
@@ -103,34 +94,4 @@ func newExpiry(current func() (*tls.Certificate, error)) prometheus.Collector {
 		}
 		return float64(c.Leaf.NotAfter.Unix())
 	})
-}
-
-// The limits on reading StatefulSets that are scaled, in calls per second and at once. Any
-// client that reaches the port can send a review, and must not be able to load the API
-// server through this one. Scaling that exceeds the limits is admitted unchecked.
-const (
-	scaleQPS   = 50
-	scaleBurst = 100
-)
-
-// newStatefulSetReader returns a function that reads a StatefulSet from the API server. It is
-// nil if no API server is configured.
-func (d *Daemon) newStatefulSetReader(c DaemonConfig) (func(ctx context.Context, namespace, name string) (io.ReadCloser, error), error) {
-	cfg, err := cluster.LoadConfig(c.Kubeconfig, "dnsconfigurer-webhook/"+d.Version)
-	switch {
-	case err != nil && c.Kubeconfig == "": // outside a cluster, or without a token
-		d.Log.Info("scaling of StatefulSets not checked: no API server", "error", err)
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	cfg.QPS, cfg.Burst = scaleQPS, scaleBurst
-	apps, err := cluster.NewClient(cfg, appsv1.SchemeGroupVersion)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context, namespace, name string) (io.ReadCloser, error) {
-		return apps.Get().Namespace(namespace).Resource("statefulsets").Name(name).
-			SetHeader("Accept", runtime.ContentTypeJSON).MaxRetries(0).Stream(ctx)
-	}, nil
 }

@@ -5,9 +5,7 @@
 // AdmissionReview v1 over HTTPS. It exists for the checks that the API server's admission
 // policies cannot do, and for clusters without admission policies.
 //
-//	/validate   denies pods that would not start, and warns of all other findings. For the
-//	            scale of a StatefulSet it reads the StatefulSet and checks it with the new
-//	            number of replicas.
+//	/validate   denies pods that would not start, and warns of all other findings
 //	/mutate     replaces dnsPolicy ClusterFirstWithAutopath by a policy that the API server
 //	            accepts and an annotation
 //

@@ -125,36 +125,3 @@ func (l blockingLog) Handle(_ context.Context, r slog.Record) error {
 	}
 	return nil
 }
-
-// TestScale_LargeReview: a scale whose review is large, too, does not wait for its own processor, and
-// keeps none while it waits for the API server.
-func TestScale_LargeReview(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		opened, release := make(chan struct{}), make(chan struct{})
-		h := webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(t),
-			OpenStatefulSet: func(ctx context.Context, namespace, name string) (io.ReadCloser, error) {
-				opened <- struct{}{}
-				<-release
-				return stored(largeSet)(ctx, namespace, name)
-			}})
-		padding := strings.Repeat("x", 17<<10)
-		review := scaling("apps", "statefulsets", `{"metadata":{"annotations":{"a":"`+padding+`"}},"spec":{"replicas":11}}`)
-		processors := max(1, runtime.GOMAXPROCS(0)-1)
-		warnings := make(chan int, processors)
-		for range processors {
-			go func() { warnings <- len(parseResponse(t, post(h, webhook.PathValidate, review)).Warnings) }()
-			<-opened
-		}
-		start := time.Now()
-		pod := newReview(t, "CREATE", []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"a":"`+padding+`"}},"spec":{}}`))
-		if w := post(h, webhook.PathValidate, pod); w.Code != http.StatusOK || time.Since(start) != 0 {
-			t.Errorf("a pod: %d after %v", w.Code, time.Since(start))
-		}
-		close(release)
-		for range processors {
-			if n := <-warnings; n == 0 || time.Since(start) != 0 {
-				t.Errorf("a scale: %d warnings after %v", n, time.Since(start))
-			}
-		}
-	})
-}

@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"runtime"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,12 +35,6 @@ type Config struct {
 	Report   admission.Report // SetRules replaces it
 	Logger   *slog.Logger     // nil: no log
 	Register prometheus.Registerer
-
-	// OpenStatefulSet opens a StatefulSet on the API server, in JSON: a scale does not
-	// contain the object that is scaled. It must be safe for concurrent use, is called
-	// once for each scale, and must return when ctx is done. nil: scales are allowed
-	// unchecked.
-	OpenStatefulSet func(ctx context.Context, namespace, name string) (io.ReadCloser, error)
 }
 
 // Handler responds to AdmissionReviews. It is safe for concurrent use.
@@ -54,14 +47,13 @@ type Handler struct {
 
 	processors *semaphore.Weighted // of reviews that are not quick
 
-	open  func(ctx context.Context, namespace, name string) (io.ReadCloser, error) // Config.OpenStatefulSet
 	rules atomic.Pointer[rules]
 }
 
 // New returns a Handler.
 func New(c Config) *Handler {
 	h := &Handler{
-		log: c.Logger, metrics: newMetrics(c.Register), open: c.OpenStatefulSet,
+		log: c.Logger, metrics: newMetrics(c.Register),
 		large: semaphore.NewWeighted(maxLarge), small: semaphore.NewWeighted(maxSmall),
 		processors: semaphore.NewWeighted(longProcessors()),
 	}
@@ -137,14 +129,10 @@ func (h *Handler) reply(r *http.Request, o *observation) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	releaseProcessor = sync.OnceFunc(releaseProcessor)
 	defer releaseProcessor()
 	q, err := parseReview(body)
 	if err != nil {
 		return nil, err
-	}
-	if q.isScale() {
-		releaseProcessor() // scale waits for the API server, and then for a processor again
 	}
 	a := h.review(r.Context(), review, q)
 	o.operation, o.verdict, o.findings = q.operation(), a.verdict, a.findings
@@ -172,7 +160,7 @@ func (h *Handler) review(ctx context.Context, f reviewFunc, q request) (a answer
 			a = answer{verdict: verdictPanicked}
 		}
 	}()
-	if !q.hasPod() && !q.isScale() {
+	if !q.hasPod() {
 		return answer{verdict: verdictPassed}
 	}
 	a, err := f(ctx, q)

@@ -99,7 +99,7 @@ func checkVector(t *testing.T, v vectors.Vector, got *admissionv1.AdmissionRespo
 	if v.Admission == "allows" {
 		return // a finding about the node is not for the author of the pod
 	}
-	text := strings.ReplaceAll(strings.Join(got.Warnings, " "), " ... ", " ")
+	text := strings.Join(got.Warnings, " ")
 	if !got.Allowed {
 		text += got.Result.Message
 		if got.Result.Code != http.StatusUnprocessableEntity || got.Result.Reason != metav1.StatusReasonInvalid {
@@ -314,9 +314,7 @@ func FuzzReview(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{"uid":"u"}}`))
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u",` +
 		`"kind":{"version":"v1","kind":"Pod"},"operation":"CREATE","object":{"spec":{"dnsConfig":{"options":[{"name":"\n"}]}}}}}`))
-	f.Add(scaling("apps", "statefulsets", `{"spec":{"replicas":11}}`))
-	f.Add(scaling("apps", "statefulsets", `{"spec":{"replicas":-2147483648}}`))
-	h := webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(f), OpenStatefulSet: stored(ten)})
+	h := webhook.New(webhook.Config{Rules: vectors.DefaultNode().Rules(f)})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, path := range []string{webhook.PathValidate, webhook.PathMutate} {
 			checkResponse(t, post(h, path, body))
@@ -343,10 +341,9 @@ func checkWarnings(t *testing.T, warnings []string) {
 	t.Helper()
 	total := 0
 	for _, line := range warnings {
-		n := len([]rune(line))
-		total += n
-		if n > 120 || n == 0 {
-			t.Errorf("a warning of %d characters: %q", n, line)
+		total += len([]rune(line))
+		if line == "" {
+			t.Errorf("an empty warning in %q", warnings)
 		}
 	}
 	if total > 4096 {

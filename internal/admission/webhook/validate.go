@@ -29,9 +29,6 @@ import (
 
 // validate checks the object with the rules.
 func (h *Handler) validate(ctx context.Context, q request) (answer, error) {
-	if q.isScale() {
-		return h.scale(ctx, q)
-	}
 	w, known, err := kube.ParseAdmissionObject(q.apiVersion(), q.Kind.Kind, q.Object)
 	if !known || err != nil {
 		return answer{verdict: verdictPassed}, err
@@ -97,75 +94,33 @@ func countCodes(codes []policy.Code) string {
 	return excerpt.Text(strings.Join(text, " "), maxCodes)
 }
 
-// Limits of warnings, in characters. If all warnings together have more than 4096, the API
-// server cuts each at 256 characters and drops those that do not fit
-// (apiserver/pkg/endpoints/filters/warning.go). AdmissionResponse.warnings recommends 120.
-const (
-	maxWarning  = 120
-	maxWarnings = 4096
-)
+// maxWarnings is the number of characters of all warnings. If they have more, the API server cuts each at
+// 256 characters and drops those that do not fit (apiserver/pkg/endpoints/filters/warning.go).
+const maxWarnings = 4096
 
-// warnings returns the sentences as lines of at most maxWarning characters. A longer sentence
-// is continued in the next line: its end often has the number that matters. Sentences beyond
-// maxWarnings, or beyond room, which is in bytes of JSON, are replaced by a line with their
-// number.
+// warnings returns the sentences as warnings. Those beyond maxWarnings, or beyond room, which is in bytes
+// of JSON, are replaced by one with their number.
 func warnings(sentences []string, room int) []string {
-	var lines []string
-	total := 0
-	fitting, included := 0, 0 // the lines that leave room for leftOut, and their sentences
+	var all []string
+	total, fitting := 0, 0 // characters, and the warnings that leave room for leftOut
 	last := leftOut(len(sentences))
 	for i, s := range sentences {
-		for _, line := range foldAfter(lines, printable(s), i) {
-			lines = append(lines, line)
-			total += utf8.RuneCountInString(line)
-			room -= encodedLen(line)
-		}
+		s = printable(s)
+		all = append(all, s)
+		total += utf8.RuneCountInString(s)
+		room -= encodedLen(s)
 		if total+utf8.RuneCountInString(last) <= maxWarnings && encodedLen(last) <= room {
-			fitting, included = len(lines), i+1
+			fitting = i + 1
 		}
 	}
 	if total <= maxWarnings && room >= 0 {
-		return lines
+		return all
 	}
-	return append(lines[:fitting], leftOut(len(sentences)-included))
+	return append(all[:fitting], leftOut(len(sentences)-fitting))
 }
 
 func leftOut(n int) string {
 	return fmt.Sprintf("warnings left out: %d; dnsconfigurer validate prints all", n)
-}
-
-// continuation is the prefix of a line that continues a sentence.
-const continuation = "... "
-
-// foldAfter returns the lines of the sentence with an index, after others. Sentences may end
-// alike, and client-go drops a warning that is equal to a previous one: such lines are
-// numbered.
-func foldAfter(others []string, sentence string, index int) []string {
-	lines := fold(sentence, continuation)
-	repeated := func(line string) bool { return slices.Contains(others, line) }
-	if slices.ContainsFunc(lines[1:], repeated) {
-		return fold(sentence, fmt.Sprintf("...(%d) ", index+1))
-	}
-	return lines
-}
-
-// fold splits a sentence into lines of at most maxWarning characters. Those after the first
-// start with prefix. It splits a word that is longer than a line.
-func fold(s, prefix string) []string {
-	var lines []string
-	rest := []rune(s)
-	for len(rest) > maxWarning {
-		at := maxWarning
-		for i := maxWarning; i > len(prefix); i-- {
-			if rest[i] == ' ' {
-				at = i
-				break
-			}
-		}
-		lines = append(lines, string(rest[:at]))
-		rest = []rune(prefix + strings.TrimPrefix(string(rest[at:]), " "))
-	}
-	return append(lines, string(rest))
 }
 
 // printable replaces the characters for which the API server would drop a warning
@@ -188,15 +143,14 @@ type review struct {
 }
 
 type request struct {
-	UID         types.UID                   `json:"uid"`
-	Kind        metav1.GroupVersionKind     `json:"kind"`
-	Resource    metav1.GroupVersionResource `json:"resource"`
-	SubResource string                      `json:"subResource"`
-	Namespace   string                      `json:"namespace"`
-	Name        string                      `json:"name"` // "" before it is generated
-	Operation   admission.Operation         `json:"operation"`
-	DryRun      bool                        `json:"dryRun"`
-	Object      json.RawMessage             `json:"object"`
+	UID         types.UID               `json:"uid"`
+	Kind        metav1.GroupVersionKind `json:"kind"`
+	SubResource string                  `json:"subResource"`
+	Namespace   string                  `json:"namespace"`
+	Name        string                  `json:"name"` // "" before it is generated
+	Operation   admission.Operation     `json:"operation"`
+	DryRun      bool                    `json:"dryRun"`
+	Object      json.RawMessage         `json:"object"`
 }
 
 // parseReview returns the request of an AdmissionReview.
@@ -221,12 +175,6 @@ func parseReview(body []byte) (request, error) {
 func (q *request) hasPod() bool {
 	return q.SubResource == "" && (q.Operation == admission.Create || q.Operation == admission.Update) &&
 		len(q.Object) > 0 && string(q.Object) != "null"
-}
-
-// isScale reports whether q scales a StatefulSet. The host names of other objects do not get
-// longer with more replicas.
-func (q *request) isScale() bool {
-	return q.SubResource == "scale" && q.Operation == admission.Update && q.Resource == statefulSets && q.Kind == scaleKind
 }
 
 func (q *request) apiVersion() string {
