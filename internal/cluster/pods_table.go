@@ -26,7 +26,7 @@ type result struct {
 
 // table holds the pods of the node. It is the store of a cache.Reflector, which writes the
 // API's pods; the reader of the manifests writes the static ones. It keeps only the fields
-// that are read, about 400 bytes a pod with its names and map entries; an empty corev1.Pod
+// that are read, about 420 bytes a pod with its names and map entries; an empty corev1.Pod
 // alone has 1240.
 type table struct {
 	mu        sync.RWMutex

@@ -17,7 +17,8 @@ import (
 // ParseAdmissionObject parses a pod or a workload in the form that the API server sends
 // to admission: JSON, possibly with fields of a newer version. Only the fields that
 // affect DNS and host names are decoded, so that the others may be large or have another
-// type. known is false for kinds without pods.
+// type. known is false for kinds without pods. A repeated field is an error: an API server encodes
+// each object itself, and never repeats one.
 func ParseAdmissionObject(apiVersion, kind string, js []byte) (w Workload, known bool, err error) {
 	decode, known := workloadDecoders[objectType{apiVersion, kind}]
 	if !known {
