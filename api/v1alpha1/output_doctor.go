@@ -48,7 +48,7 @@ type DoctorPod struct {
 type DoctorProbe struct {
 	Server      string   `json:"server"`   // address and port
 	Role        string   `json:"role"`     // service, endpoint, or flag
-	Means       string   `json:"means"`    // who sent it: network (this machine), port-forward, or ephemeral-container
+	Means       string   `json:"means"`    // who sent it: network (this machine) or ephemeral-container
 	Protocol    string   `json:"protocol"` // udp or tcp
 	Name        string   `json:"name"`
 	Type        string   `json:"type"`

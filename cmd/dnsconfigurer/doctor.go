@@ -25,17 +25,15 @@ nothing in the cluster. It works with CoreDNS and the servers of dnsconfigurer.
 
 The DNS servers are the addresses of the DNS Service and its endpoints, or those of
 --dns-server. From outside the cluster they are often unreachable: run doctor in a pod or on
-a node, or use --port-forward or --ephemeral-container. A check that could not run is printed
-as not checked.
+a node, or use --ephemeral-container. A check that could not run is printed as not checked.
 
-With --kubelets it reads the configuration with which each kubelet runs, and with --exec the
-resolv.conf of running pods. Each needs a further permission: nodes/proxy and pods/exec.
+With --kubelets it reads the configuration with which each kubelet runs, which needs the
+permission nodes/proxy.
 
-With --port-forward it also queries the pods of the cluster DNS through the API server. This
-shows what the servers reply over TCP, and not whether pods reach them. With
---ephemeral-container it adds a container to the pod of --pod, which queries the servers. This
-shows what the pod reaches over UDP and TCP. The container runs for some seconds. It cannot be
-removed: it stays in the pod until the pod ends.
+With --ephemeral-container it adds a container to the pod of --pod, which queries the servers
+and reads the resolv.conf. This shows what the servers reply, what the pod reaches over UDP and
+TCP, and whether its file is that of a new pod. The container runs for some seconds. It cannot
+be removed: it stays in the pod until the pod ends.
 
 docs/debugging.md lists the checks and the permissions.
 
@@ -50,8 +48,6 @@ func doctorCommand() *cobra.Command {
 		Long:  doctorHelp,
 		Example: `  dnsconfigurer doctor
   dnsconfigurer doctor --context staging -o html > dns.html
-  dnsconfigurer doctor --pod shop/web-0 --exec
-  dnsconfigurer doctor --port-forward
   dnsconfigurer doctor --pod shop/web-0 --ephemeral-container registry.example/dnsconfigurer:v0.1.0
   dnsconfigurer doctor --dns-server 10.96.0.10`,
 		Args: usage.NoArguments,
@@ -63,7 +59,7 @@ func doctorCommand() *cobra.Command {
 			if c.API, err = cluster.LoadUserConfig(o.Kubeconfig, o.Context, "dnsconfigurer-doctor/"+version()); err != nil {
 				return err
 			}
-			// No limit: doctor lists one kind after the other, and waits for at most 16 kubelets or pods at a time.
+			// No limit: doctor lists one kind after the other, and waits for at most 16 kubelets at a time.
 			c.API.QPS = -1
 			klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // the result reports these errors as not checked
 			ctx, cancel := context.WithTimeout(cmd.Context(), c.Timeout)
@@ -83,19 +79,15 @@ func doctorCommand() *cobra.Command {
 	return interruptible(cmd)
 }
 
-// maxContainerQueries is the largest number of arguments of doctor query: a container sends two
-// queries to each server.
-const maxContainerQueries = 2 * doctor.MaxServers
-
 // doctorQueryCommand returns the command that runs in the container of --ephemeral-container.
 func doctorQueryCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "query PROTOCOL,SERVER,TYPE,NAME...",
-		Short:  "Send DNS queries and print each reply as a line of JSON",
+		Short:  "Print /etc/resolv.conf and the replies to DNS queries as lines of JSON",
 		Hidden: true, // --ephemeral-container calls it; users run lookup
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 || len(args) > maxContainerQueries {
-				return usage.Errorf("want 1 to %d queries, got %d", maxContainerQueries, len(args))
+			if len(args) == 0 || len(args) > doctor.MaxContainerQueries {
+				return usage.Errorf("want 1 to %d queries, got %d", doctor.MaxContainerQueries, len(args))
 			}
 			plan := make([]doctor.Query, len(args))
 			for i, text := range args {
@@ -105,6 +97,9 @@ func doctorQueryCommand() *cobra.Command {
 				}
 			}
 			lines := json.NewEncoder(cmd.OutOrStdout())
+			if err := lines.Encode(gather.ReadFile("/etc/resolv.conf")); err != nil {
+				return err
+			}
 			for _, p := range gather.Run(cmd.Context(), plan) {
 				if err := lines.Encode(p); err != nil {
 					return err

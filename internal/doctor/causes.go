@@ -219,7 +219,7 @@ func probeCauses() []Check {
 			next: "kubectl -n $DNS get pods,endpointslices -o wide; kubectl get networkpolicies -A; " +
 				"on the node: nft list ruleset, conntrack -L --dport 53",
 			unless: "dns-service-address dns-service-port " + notRunning,
-			needs:  []need{needReplies, needNetwork}, whole: []need{read(Probes)}, find: findNoReply,
+			needs:  []need{needReplies}, whole: []need{read(Probes)}, find: findNoReply,
 		},
 		{
 			Code: "probe-pod-no-reply", Severity: failure, What: "a pod gets no reply from the cluster DNS, neither over UDP nor over TCP",
@@ -231,14 +231,7 @@ func probeCauses() []Check {
 			Code: "probe-unreliable", Severity: warning, What: "a DNS server loses queries, or replies late",
 			cause: "the server is overloaded or throttled, or the network loses packets; a client repeats a lost query after five seconds",
 			next:  "kubectl -n $DNS top pods; kubectl -n $DNS get pods -o wide", unless: "probe-no-reply",
-			needs: []need{needReplies, needNetwork}, whole: []need{read(Probes)}, find: findUnreliable,
-		},
-		{
-			Code: "probe-forward-no-reply", Severity: warning,
-			What:  "a pod of the cluster DNS does not reply through a port-forward, and another one does",
-			cause: "the server hangs, does not listen on TCP at the loopback address of its pod, or the kubelet of its node fails",
-			next:  "kubectl -n $DNS get pods -o wide; " + nextLogs, unless: "probe-no-reply",
-			needs: []need{needForwards}, whole: []need{read(PortForward)}, find: findForwardNoReply,
+			needs: []need{needReplies}, whole: []need{read(Probes)}, find: findUnreliable,
 		},
 		{
 			Code: "probe-aaaa-nxdomain", Severity: failure, What: "a name with an A record gets NXDOMAIN for AAAA",
@@ -266,10 +259,10 @@ func workloadCauses() []Check {
 	return []Check{
 		{
 			Code: "pod-file", Severity: failure,
-			What:  "a running pod has other nameservers, search domains or options than its node gives to new pods",
+			What:  "the pod of `--pod` has other nameservers, search domains or options than its node gives to new pods",
 			cause: "a resolv.conf is written when a pod starts: the settings of the node changed since, or the pod replaced the file",
-			next:  "kubectl -n $NS exec $NAME -- cat /etc/resolv.conf; create the pod again, or see docs/nodes.md",
-			needs: []need{needPodFiles, read(Pods), needFacts}, whole: []need{read(PodFiles)}, find: findPodFiles,
+			next:  "create the pod again, or see docs/nodes.md",
+			needs: []need{needPodFile, read(Pods), needFacts}, find: findPodFile,
 		},
 		{
 			Code: "pod-sandbox", Severity: failure, What: "the kubelet cannot start a pod because of its DNS configuration or its hostname",

@@ -89,22 +89,14 @@ func needConfigMaps(v *view) (string, bool) {
 	return why, why == ""
 }
 
-// needReplies is a reply of at least one server, through the network, a port-forward or a container: without any,
-// the network of this machine is the likely cause.
+// needReplies is a reply of at least one server to this machine or to the container: without any, the network of
+// this machine is the likely cause.
 func needReplies(v *view) (string, bool) {
 	return cmp.Or(v.Unread[Probes], noReplies), len(v.usable) > 0
 }
 
-// needNetwork is a reply through the network: a forwarded port shows nothing of it.
-func needNetwork(v *view) (string, bool) {
-	return cmp.Or(v.Unread[Probes], noNetwork), slices.ContainsFunc(v.usable, usedNetwork)
-}
-
-const noReplies = "no DNS server of the cluster replied to this machine: run doctor in a pod or on a node, or set --dns-server, " +
-	"--port-forward or --ephemeral-container"
-
-const noNetwork = "no DNS server of the cluster replied to this machine through the network: " +
-	"run doctor in a pod or on a node, or set --dns-server or --ephemeral-container"
+const noReplies = "no DNS server of the cluster replied to this machine: run doctor in a pod or on a node, or set --dns-server " +
+	"or --ephemeral-container"
 
 const tooLate = "the time was over before the check ended: set --timeout"
 

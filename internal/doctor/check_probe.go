@@ -50,17 +50,11 @@ func (t target) hit(message string, evidence ...string) hit {
 
 // through is what messages and evidence say of the means; "": the network of this machine.
 func through(means string) string {
-	switch means {
-	case MeansForward:
-		return " through a port-forward"
-	case MeansContainer:
+	if means == MeansContainer {
 		return " from the pod"
 	}
 	return ""
 }
-
-// usedNetwork reports whether a probe went through the network to its server.
-func usedNetwork(p probe) bool { return p.Means != MeansForward }
 
 // readProbes keeps the probes of each means by which a server replied: without any reply, the means
 // are the likely cause.
@@ -70,30 +64,21 @@ func (v *view) readProbes() {
 		works[p.Means] = works[p.Means] || replied(p)
 	}
 	for _, p := range v.Probes {
-		isPart := v.Unread[Probes] != "" && p.Means != MeansForward && p.Means != MeansContainer
+		isPart := v.Unread[Probes] != "" && p.Means != MeansContainer
 		if works[p.Means] && !isPart {
 			v.usable = append(v.usable, p)
 		}
 	}
 }
 
-// probesThrough returns the probes by a means.
-func (v *view) probesThrough(means string) []probe {
-	return only(v.Probes, func(p probe) bool { return p.Means == means })
-}
-
-// needForwards is a reply through a forwarded port. Without the flag, none was asked for.
-func needForwards(v *view) (string, bool) {
-	probes := v.probesThrough(MeansForward)
-	if len(probes) == 0 {
-		return v.Unread[PortForward], false
-	}
-	return "no pod of the cluster DNS replied through a port-forward: " + probes[0].Error, slices.ContainsFunc(probes, replied)
+// containerProbes returns the probes of the container in the pod.
+func (v *view) containerProbes() []probe {
+	return only(v.Probes, func(p probe) bool { return p.Means == MeansContainer })
 }
 
 // needContainer is what a container in the pod has seen. Without the flag, there is none.
 func needContainer(v *view) (string, bool) {
-	return v.Unread[Ephemeral], len(v.probesThrough(MeansContainer)) > 0
+	return v.Unread[Ephemeral], len(v.containerProbes()) > 0
 }
 
 // groupBy returns the elements in groups, in the order of the first one of each.
@@ -150,9 +135,9 @@ func (v *view) repliesOverIPv4(p probe) bool {
 	})
 }
 
-// findNoReply returns the servers without a reply through the network, or without one over one protocol.
+// findNoReply returns the servers without a reply, or without one over one protocol.
 func findNoReply(v *view) (hits []hit) {
-	servers, all := groupBy(only(v.usable, usedNetwork), targetOf)
+	servers, all := groupBy(v.usable, targetOf)
 	for _, s := range servers {
 		_, byProtocol := groupBy(all[s], func(p probe) string { return p.Protocol })
 		udp, tcp := byProtocol[UDP], byProtocol[TCP]
@@ -176,28 +161,17 @@ func findNoReply(v *view) (hits []hit) {
 	return hits
 }
 
-func findForwardNoReply(v *view) (hits []hit) {
-	servers, all := groupBy(v.probesThrough(MeansForward), targetOf)
-	for _, s := range servers {
-		if !slices.ContainsFunc(all[s], replied) {
-			hits = append(hits, s.hit("it does not reply", lines(all[s])...))
-		}
-	}
-	return hits
-}
-
 func findPodNoReply(v *view) []hit {
-	probes := v.probesThrough(MeansContainer)
+	probes := v.containerProbes()
 	if slices.ContainsFunc(probes, replied) {
 		return nil
 	}
 	return []hit{found(object{"Pod", v.Scope.Namespace, v.Scope.PodName}, "it gets no reply from the cluster DNS", lines(probes)...)}
 }
 
-// findUnreliable returns the servers that lose queries about names of the cluster, or reply late: through a port-forward a
-// reply takes the time of the API server and the kubelet, too.
+// findUnreliable returns the servers that lose queries about names of the cluster, or reply late.
 func findUnreliable(v *view) (hits []hit) {
-	servers, all := groupBy(only(v.usable, func(p probe) bool { return usedNetwork(p) && v.isClusterName(p) }), targetOf)
+	servers, all := groupBy(only(v.usable, v.isClusterName), targetOf)
 	for _, s := range servers {
 		protocols, byProtocol := groupBy(all[s], func(p probe) string { return p.Protocol })
 		for _, protocol := range protocols {
@@ -327,7 +301,7 @@ func findAAAA(v *view) (hits []hit) {
 }
 
 // findExternal returns the servers that resolve names of the cluster, and no names outside: these are queried over
-// UDP, and through a port-forward over TCP.
+// UDP.
 func findExternal(v *view) (hits []hit) {
 	servers, all := groupBy(v.usable, targetOf)
 	for _, s := range servers {
@@ -335,7 +309,7 @@ func findExternal(v *view) (hits []hit) {
 		var outside []probe
 		for _, p := range all[s] {
 			if v.isClusterName(p) {
-				works = works || (p.Protocol == UDP || s.means == MeansForward) && p.RCode == rcodeSuccess
+				works = works || p.Protocol == UDP && p.RCode == rcodeSuccess
 				continue
 			}
 			outside = append(outside, p)

@@ -17,19 +17,11 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 )
 
-// healthyMeans are the queries of a healthy cluster through forwarded ports, and of the pod shop/db-0.
+// healthyMeans are the queries of the pod shop/db-0.
 func healthyMeans() (list []v1alpha1.DoctorProbe) {
 	for _, p := range healthyProbes() {
-		if p.Role == RoleEndpoint && p.Protocol == UDP {
-			p.Means, p.Protocol = MeansForward, TCP
-			list = append(list, p)
-		}
-	}
-	for _, p := range healthyProbes() {
-		if p.Name == apiName && p.Type == "A" {
-			p.Means = MeansContainer
-			list = append(list, p)
-		}
+		p.Means = MeansContainer
+		list = append(list, p)
 	}
 	return list
 }
@@ -40,9 +32,7 @@ func silence(p *v1alpha1.DoctorProbe) { p.RCode, p.Answers, p.Error = "", nil, "
 // cluster.
 func TestRun_Means(t *testing.T) {
 	type probe = v1alpha1.DoctorProbe
-	const overTCP = "over tcp through a port-forward: "
 	none := func(*probe) bool { return false }
-	forwarded := func(p *probe) bool { return p.Means == MeansForward }
 	inPod := func(p *probe) bool { return p.Means == MeansContainer }
 	stale := func(p *probe) { p.RCode, p.Answers = rcodeNXDomain, nil }
 	for _, tt := range []struct {
@@ -54,15 +44,11 @@ func TestRun_Means(t *testing.T) {
 		change   func(*probe)
 	}{
 		{"healthy", "", "", "", none, silence},
-		{"a forwarded pod is silent", "probe-forward-no-reply", "it does not reply through a port-forward",
-			apiName + " A @10.244.2.2:53 " + overTCP + "no reply after 0.9 ms: timeout",
-			func(p *probe) bool { return forwarded(p) && p.Server == replica2 }, silence},
-		{"a forwarded pod is slow, which may be the API server", "", "", "", forwarded, func(p *probe) { p.Micros = 700_000 }},
-		{"a forwarded pod is stale", "probe-wrong-answer", "it has other addresses than the API server through a port-forward",
-			webName + " A @10.244.2.2:53 " + overTCP + "NXDOMAIN, no records",
-			func(p *probe) bool { return forwarded(p) && p.Server == replica2 && p.Name == webName }, stale},
-		{"forwarded pods resolve nothing outside", "probe-external", "it resolves no name outside the cluster through a port-forward",
-			"example.com. A @10.244.1.2:53 " + overTCP + "SERVFAIL", func(p *probe) bool { return forwarded(p) && p.Name == otherName },
+		{"a stale server replies to the pod", "probe-wrong-answer", "it has other addresses than the API server from the pod",
+			webName + " A @10.244.2.2:53 over udp from the pod: NXDOMAIN, no records",
+			func(p *probe) bool { return inPod(p) && p.Server == replica2 && p.Name == webName }, stale},
+		{"the pod resolves nothing outside", "probe-external", "it resolves no name outside the cluster from the pod",
+			"example.com. A @10.244.1.2:53 over udp from the pod: SERVFAIL", func(p *probe) bool { return inPod(p) && p.Name == otherName },
 			func(p *probe) { p.RCode, p.Answers = "SERVFAIL", nil }},
 		{"the pod gets no reply of the Service", "probe-no-reply", "it does not reply from the pod",
 			"@10.96.0.10:53 over tcp from the pod: no reply", func(p *probe) bool { return inPod(p) && p.Server == service }, silence},
@@ -104,42 +90,6 @@ func notChecked(r v1alpha1.DoctorResult, code string) string {
 	return ""
 }
 
-// TestRun_ForwardOnly: a forwarded port says nothing of the network.
-func TestRun_ForwardOnly(t *testing.T) {
-	s := snapshotOf(t, healthy(t))
-	s.Probes = slices.DeleteFunc(healthyMeans(), func(p v1alpha1.DoctorProbe) bool { return p.Means != MeansForward })
-	r := Run(t.Context(), s)
-	for _, code := range []string{"probe-no-reply", "probe-unreliable"} {
-		if got := notChecked(r, code); got != noNetwork {
-			t.Errorf("%s: not checked: %q", code, got)
-		}
-	}
-	for _, code := range []string{"probe-wrong-answer", "probe-external", "probe-forward-no-reply"} {
-		if got := notChecked(r, code); got != "" {
-			t.Errorf("%s: not checked: %q", code, got)
-		}
-	}
-	if len(r.Findings) > 0 || strings.Contains(strings.Join(r.NotChecked[0].Checks, " "), "pod") {
-		t.Errorf("%+v", r)
-	}
-}
-
-// TestRun_ForwardNoReplies: without any reply, the forwarding may be what fails.
-func TestRun_ForwardNoReplies(t *testing.T) {
-	s := snapshotOf(t, healthy(t))
-	for _, p := range healthyMeans() {
-		if p.Means == MeansForward {
-			silence(&p)
-			s.Probes = append(s.Probes, p)
-		}
-	}
-	r := Run(t.Context(), s)
-	want := "no pod of the cluster DNS replied through a port-forward: timeout"
-	if got := notChecked(r, "probe-forward-no-reply"); got != want || len(r.Findings) > 0 {
-		t.Errorf("%q, want %q; findings %+v", got, want, r.Findings)
-	}
-}
-
 // TestRun_NetworkPart: the queries of this machine are left out if the time was over before the last
 // one, and those of the pod are not.
 func TestRun_NetworkPart(t *testing.T) {
@@ -177,57 +127,25 @@ func TestRun_Container(t *testing.T) {
 	}
 }
 
-// TestPlanForward: the same questions as over UDP, each pod once, also with endpoints of two families.
-func TestPlanForward(t *testing.T) {
-	s := snapshotOf(t, healthy(t))
-	for i := range s.Slices {
-		if first := &s.Slices[i]; first.Labels[discoveryv1.LabelServiceName] == "kube-dns" {
-			second := *first.DeepCopy()
-			for j := range second.Endpoints {
-				second.Endpoints[j].Addresses = []string{"fd00::" + string(rune('1'+j))}
-			}
-			s.Slices = append(s.Slices, second)
-			break
-		}
-	}
-	forwards := Forwards(s)
-	if len(forwards) != 2 || forwards[0].Pod != "coredns-1" || forwards[0].TCP.String() != replica1 {
-		t.Fatalf("%+v", forwards)
-	}
+// TestPlan_Container: the container sends the questions of this machine once, and none that show a loss. Their number
+// is bounded: they stay in the pod.
+func TestPlan_Container(t *testing.T) {
+	s, now := snapshotOf(t, healthy(t)), time.Now()
+	servers := Servers(s)
 	var got, want []string
-	for _, q := range Plan(s, MeansForward, forwards[:1], otherName, time.Now()) {
-		if q.Means != MeansForward || q.Role != RoleEndpoint {
+	for _, q := range Plan(s, MeansContainer, servers, otherName, now) {
+		if q.Means != MeansContainer {
 			t.Errorf("%+v", q)
 		}
 		got = append(got, q.String())
 	}
-	at := netip.MustParseAddrPort(replica1)
-	for _, q := range Plan(s, MeansNetwork, []Server{{UDP: at, TCP: at, Role: RoleEndpoint}}, otherName, time.Now()) {
-		if q.Protocol == UDP && q.Delay == 0 {
-			want = append(want, strings.Replace(q.String(), UDP, TCP, 1))
+	for _, q := range Plan(s, MeansNetwork, servers, otherName, now) {
+		if q.Delay == 0 {
+			want = append(want, q.String())
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" || len(want) < 4 {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-}
-
-// TestForwards_Bounded: each forwarded port is a connection through the API server and a kubelet.
-func TestForwards_Bounded(t *testing.T) {
-	for n, want := range map[int]int{maxForwards: maxForwards, maxForwards + 1: maxForwards} {
-		slice := discoveryv1.EndpointSlice{}
-		slice.Namespace, slice.Labels = "kube-system", map[string]string{discoveryv1.LabelServiceName: "kube-dns"}
-		for i := range n {
-			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
-				Addresses: []string{netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}).String()},
-				TargetRef: &corev1.ObjectReference{Name: "coredns-" + string(rune('a'+i))},
-			})
-		}
-		s := snapshotOf(t, healthy(t))
-		s.Slices = []discoveryv1.EndpointSlice{slice}
-		if got := len(Forwards(s)); got != want {
-			t.Errorf("%d pods: %d, want %d", n, got, want)
-		}
+	if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 || len(got) > len(servers)*MaxContainerQueries/MaxServers {
+		t.Errorf("%d queries (-want +got)\n%s", len(got), diff)
 	}
 }
 
@@ -292,8 +210,7 @@ func TestServers_Ports(t *testing.T) {
 				}
 			}
 			endpoint := netip.MustParseAddr("10.244.1.2")
-			want := Server{netip.AddrPortFrom(endpoint, tt.udp), netip.AddrPortFrom(endpoint, tt.tcp), RoleEndpoint,
-				"kube-system", "coredns-1"}
+			want := Server{netip.AddrPortFrom(endpoint, tt.udp), netip.AddrPortFrom(endpoint, tt.tcp), RoleEndpoint}
 			if servers := Servers(s); !slices.Contains(servers, want) {
 				t.Errorf("no %v in %v", want, servers)
 			}

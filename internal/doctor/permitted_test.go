@@ -4,12 +4,8 @@
 package doctor
 
 import (
-	"fmt"
 	"strings"
 	"testing"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 )
@@ -23,12 +19,18 @@ func kubeletOf(node, domain string, dns ...string) Kubelet {
 	return Kubelet{Node: node, Config: kube.KubeletConfiguration{ClusterDNS: dns, ClusterDomain: domain}}
 }
 
-// permit adds what is read with permission only, all of it healthy: two kubelets, two files, and
-// queries by other means.
+// permit adds what is read with permission only, all of it healthy: two kubelets, and what a container in the pod
+// shop/db-0 finds.
 func permit(s *Snapshot) {
 	s.Probes = append(s.Probes, healthyMeans()...)
 	s.Kubelets = []Kubelet{kubeletOf("a", "cluster.local", "10.96.0.10"), kubeletOf("b", "Cluster.local.", "10.96.0.10")}
-	s.PodFiles = []PodFile{{"shop", "db-0", "db", clusterFile}, {"kube-system", "node-cache-a", "node-cache", nodeFile}}
+	withFile(s, "shop/db-0", clusterFile)
+}
+
+// withFile sets the pod of the scope and its file.
+func withFile(s *Snapshot, pod, text string) {
+	s.Scope.Namespace, s.Scope.PodName, _ = strings.Cut(pod, "/")
+	s.PodFile = &text
 }
 
 func TestRun_Kubelets(t *testing.T) {
@@ -77,8 +79,7 @@ func TestRun_KubeletsWithoutConfigMap(t *testing.T) {
 	checkFault(t, Run(t.Context(), s), []string{"dns-service-address"}, "Node a, clusterDNS: 10.0.0.10")
 }
 
-func TestRun_PodFiles(t *testing.T) {
-	const servers, search = "pod-file", "pod-file"
+func TestRun_PodFile(t *testing.T) {
 	tests := []struct {
 		name, pod, text string
 		find, evidence  string // "": none
@@ -86,32 +87,29 @@ func TestRun_PodFiles(t *testing.T) {
 		{"the cluster's file", "shop/db-0", clusterFile, "", ""},
 		{"without the node's domains", "shop/db-0", strings.Replace(clusterFile, " corp.example", "", 1), "", ""},
 		{"another cluster DNS", "shop/db-0", strings.Replace(clusterFile, "10.96.0.10", "10.0.0.10", 1),
-			servers, "nameservers of container c: 10.0.0.10"},
+			"pod-file", "nameservers: 10.0.0.10"},
 		{"the node's file", "shop/db-0", nodeFile + "options ndots:5\n", "pod-file", "nameservers of a new pod: 10.96.0.10"},
-		{"an empty file", "shop/db-0", "", "pod-file", "nameservers of container c: none"},
+		{"an empty file", "shop/db-0", "", "pod-file", "nameservers: none"},
 		{"another domain", "shop/db-0", strings.ReplaceAll(clusterFile, "cluster.local", "k8s.example"),
-			search, "search of a new pod: shop.svc.cluster.local svc.cluster.local cluster.local, and those of the node"},
+			"pod-file", "search of a new pod: shop.svc.cluster.local svc.cluster.local cluster.local, and those of the node"},
 		{"another order", "shop/db-0", "search cluster.local shop.svc.cluster.local svc.cluster.local\n" +
-			"nameserver 10.96.0.10\noptions ndots:5\n", search, "search of container c: cluster.local"},
-		{"other options", "shop/db-0", strings.Replace(clusterFile, "ndots:5", "ndots:2", 1), search, "options of a new pod: ndots:5"},
+			"nameserver 10.96.0.10\noptions ndots:5\n", "pod-file", "search: cluster.local"},
+		{"other options", "shop/db-0", strings.Replace(clusterFile, "ndots:5", "ndots:2", 1), "pod-file", "options of a new pod: ndots:5"},
 		{"a file of dnsconfigurer", "shop/db-0", nodeFile + "# dnsconfigurer: sha256 0\n", "", ""},
 		{"the file of a node", "kube-system/node-cache-a", nodeFile, "", ""},
-		{"no server of a node", "kube-system/node-cache-a", "search corp.example\n", servers,
-			"nameservers of a new pod: none, and those of the node"},
 		{"a pod that is gone", "shop/gone", "", "", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := snapshotOf(t, healthy(t))
-			namespace, name, _ := strings.Cut(tt.pod, "/")
-			s.PodFiles = []PodFile{{namespace, name, "c", tt.text}}
+			withFile(s, tt.pod, tt.text)
 			checkFault(t, Run(t.Context(), s), strings.Fields(tt.find), tt.evidence)
 		})
 	}
 }
 
-// TestRun_PodFilesOfKubelets: a pod is compared with the kubelet of its node.
-func TestRun_PodFilesOfKubelets(t *testing.T) {
+// TestRun_PodFileOfKubelet: a pod is compared with the kubelet of its node.
+func TestRun_PodFileOfKubelet(t *testing.T) {
 	s := snapshotOf(t, healthy(t))
 	permit(s)
 	i := 0
@@ -120,44 +118,10 @@ func TestRun_PodFilesOfKubelets(t *testing.T) {
 	}
 	s.Pods[i].Spec.NodeName = "b"
 	s.Kubelets[1].Config.ClusterDNS = []string{"169.254.20.10"}
-	s.PodFiles[0].Text = strings.Replace(clusterFile, "10.96.0.10", "169.254.20.10", 1)
+	withFile(s, "shop/db-0", strings.Replace(clusterFile, "10.96.0.10", "169.254.20.10", 1))
 	for _, f := range Run(t.Context(), s).Findings {
-		if strings.HasPrefix(f.Code, "pod-file-") {
+		if f.Code == "pod-file" {
 			t.Errorf("%+v", f)
 		}
-	}
-}
-
-func TestFileContainers(t *testing.T) {
-	s := &Snapshot{Unread: map[Kind]string{}}
-	add := func(name, owner, node string, change func(*corev1.Pod)) {
-		p := corev1.Pod{}
-		p.Namespace, p.Name, p.Spec.NodeName = "x", name, node
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "waits"},
-			{Name: "runs", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
-		if owner != "" {
-			controller := true
-			p.OwnerReferences = append(p.OwnerReferences, metav1.OwnerReference{Kind: "ReplicaSet", Name: owner, Controller: &controller})
-		}
-		if change != nil {
-			change(&p)
-		}
-		s.Pods = append(s.Pods, p)
-	}
-	add("a-1", "a", "n1", nil)
-	add("a-2", "a", "n1", nil) // as a-1
-	add("a-3", "a", "n2", nil) // on another node
-	add("waits", "", "n1", func(p *corev1.Pod) { p.Status.ContainerStatuses = p.Status.ContainerStatuses[:1] })
-	add("ended", "", "n1", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
-	add("windows", "", "n1", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelOSStable: "windows"} })
-	list, more := FileContainers(s)
-	if got := fmt.Sprint(list, more); got != "[{x a-1 runs} {x a-3 runs}] 0" {
-		t.Error(got)
-	}
-	for i := range maxPodFiles {
-		add(fmt.Sprint("p", i), "", "n1", nil)
-	}
-	if list, more := FileContainers(s); len(list) != maxPodFiles || more != 2 {
-		t.Errorf("%d containers, %d more", len(list), more)
 	}
 }

@@ -22,11 +22,9 @@ const (
 	RoleFlag     = "flag"     // given on the command line
 )
 
-// The means by which a DNS server is queried. They do not show the same: a forwarded port leads to one pod, over TCP
-// only, and shows nothing of the network.
+// The means by which a DNS server is queried.
 const (
 	MeansNetwork   = "network"             // this machine sends the query to the server
-	MeansForward   = "port-forward"        // the node of the pod sends it to the pod's loopback address
 	MeansContainer = "ephemeral-container" // a container in the pod of the scope sends it to the server
 )
 
@@ -34,8 +32,10 @@ const (
 // findings with these.
 const MaxServers = 16
 
+// MaxContainerQueries is the largest number of queries of a container: its arguments stay in the pod.
+const MaxContainerQueries = MaxServers * (5 + maxNewest)
+
 const (
-	maxForwards  = 8 // pods to which a port is forwarded
 	maxNewest    = 2 // Services whose names are queried, the newest: a stale server lacks them
 	settledAfter = time.Minute
 
@@ -49,9 +49,6 @@ const (
 type Server struct {
 	UDP, TCP netip.AddrPort
 	Role     string
-
-	// Namespace and Pod are of an endpoint to which a port can be forwarded; "": none.
-	Namespace, Pod string
 }
 
 // Query is a question to a DNS server.
@@ -77,29 +74,16 @@ func Servers(s *Snapshot) (servers []Server) {
 	for _, text := range v.dns.Spec.ClusterIPs {
 		if a, err := netip.ParseAddr(text); err == nil {
 			at := netip.AddrPortFrom(a, dnsPort)
-			servers = append(servers, Server{UDP: at, TCP: at, Role: RoleService})
+			servers = append(servers, Server{at, at, RoleService})
 		}
 	}
 	for _, e := range v.endpoints {
 		if e.ready && len(servers) < MaxServers {
 			udp, tcp := v.queryPort(e, e.udp, corev1.ProtocolUDP), v.queryPort(e, e.tcp, corev1.ProtocolTCP)
-			servers = append(servers, Server{netip.AddrPortFrom(e.addr, udp), netip.AddrPortFrom(e.addr, tcp), RoleEndpoint,
-				v.dns.Namespace, e.pod})
+			servers = append(servers, Server{netip.AddrPortFrom(e.addr, udp), netip.AddrPortFrom(e.addr, tcp), RoleEndpoint})
 		}
 	}
 	return servers
-}
-
-// Forwards returns the ready pods of the cluster DNS, each once.
-func Forwards(s *Snapshot) (list []Server) {
-	seen := map[string]bool{"": true}
-	for _, server := range Servers(s) {
-		if !seen[server.Pod] && len(list) < maxForwards {
-			seen[server.Pod] = true // a pod has an endpoint for each family
-			list = append(list, server)
-		}
-	}
-	return list
 }
 
 // queryPort returns the port at which to query an endpoint: that of the Service; if the Service does
@@ -112,10 +96,9 @@ func (v *view) queryPort(e endpoint, port int32, protocol corev1.Protocol) uint1
 	return uint16(cmp.Or(port, e.port(protocol), dnsPort))
 }
 
-// Plan returns the queries to servers by a means. From this machine: names of the cluster, over UDP and TCP, one
-// outside, external, with a final dot ("": none), and queries that show whether packets are lost. Through a forwarded
-// port: the same questions over TCP. From a container: one question over each protocol, which shows whether the pod
-// reaches a server. now is the time of the snapshot.
+// Plan returns the queries to servers by a means: names of the cluster, over UDP and TCP, and one outside, external,
+// with a final dot ("": none). This machine also sends queries that show whether packets are lost. now is the time of
+// the snapshot.
 func Plan(s *Snapshot, means string, servers []Server, external string, now time.Time) (queries []Query) {
 	v := newView(s)
 	if !v.hasValidDomain() {
@@ -123,17 +106,12 @@ func Plan(s *Snapshot, means string, servers []Server, external string, now time
 	}
 	questions := v.questions(external, now)
 	if means == MeansContainer {
-		questions = []question{{UDP, v.apiName(), "A", 0}, {TCP, v.apiName(), "A", 0}}
+		questions = slices.DeleteFunc(questions, func(q question) bool { return q.delay > 0 })
 	}
 	for _, server := range servers {
 		for _, q := range questions {
 			at := server.UDP
-			switch {
-			case means == MeansForward && (q.protocol == TCP || q.delay > 0):
-				continue // the question over TCP is there over UDP, too
-			case means == MeansForward:
-				q.protocol, at = TCP, server.TCP
-			case q.protocol == TCP:
+			if q.protocol == TCP {
 				at = server.TCP
 			}
 			queries = append(queries, Query{at, server.Role, means, q.protocol, q.name, q.qtype, q.delay})

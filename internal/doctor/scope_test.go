@@ -24,7 +24,7 @@ import (
 
 var kinds = []Kind{
 	Services, Slices, Pods, Nodes, Namespaces, Events, Deployments, DaemonSets, Networks, Policies, Bindings, Validating, Mutating,
-	ConfigMaps, Probes, Kubelets, PodFiles, PortForward, Ephemeral,
+	ConfigMaps, Probes, Kubelets, Ephemeral,
 }
 
 // TestRun_Unread: what was not read is not healthy, and not a finding.
@@ -98,7 +98,7 @@ func TestMountedConfigMaps(t *testing.T) {
 // TestRun_UnreadBounded: the reason of what was not read may quote the output of a container.
 func TestRun_UnreadBounded(t *testing.T) {
 	s := snapshotOf(t, healthy(t))
-	s.Unread[PodFiles] = "1 of 1 not read: " + strings.Repeat("\x1b[2J", 10_000)
+	s.Unread[Ephemeral] = "1 of 1 not read: " + strings.Repeat("\x1b[2J", 10_000)
 	r := Run(t.Context(), s)
 	if len(r.NotChecked) != 1 {
 		t.Fatalf("%+v", r.NotChecked)
@@ -293,7 +293,7 @@ func TestDocumentation(t *testing.T) {
 		}
 	}
 	for _, c := range Checks() {
-		// See TestRun_Probes, TestRun_Kubelets and TestRun_PodFiles.
+		// See TestRun_Probes, TestRun_Kubelets and TestRun_PodFile.
 		needsMore := strings.HasPrefix(c.Code, "probe-") || c.Code == "kubelet-config-drift" || c.Code == "pod-file"
 		if !found[c.Code] && !needsMore {
 			t.Errorf("no fault tests %s", c.Code)

@@ -41,10 +41,9 @@ type Snapshot struct {
 
 	Probes []v1alpha1.DoctorProbe
 
-	// Kubelets and PodFiles need permissions that reading does not need; empty unless the
-	// user allows it.
+	// Kubelets and PodFile need permissions that reading does not need; empty unless the user allows it.
 	Kubelets []Kubelet
-	PodFiles []PodFile
+	PodFile  *string // the /etc/resolv.conf of the pod of the scope
 
 	// Container is the ephemeral container that was added to the pod of the scope; "": none.
 	Container string
@@ -88,8 +87,6 @@ const (
 	ConfigMaps  Kind = "configmaps"
 	Probes      Kind = "probes"
 	Kubelets    Kind = "nodes/proxy"
-	PodFiles    Kind = "pods/exec"
-	PortForward Kind = "pods/portforward"
 	Ephemeral   Kind = "pods/ephemeralcontainers"
 )
 

@@ -180,8 +180,11 @@ func serverNetwork(server netip.AddrPort) libc.Network {
 	}
 }
 
-// Exchange sends query to server over network, udp or tcp, and waits for the reply until ctx
-// ends.
+// Exchange sends query to server over network, udp or tcp, and waits for the reply until ctx ends. Invalid messages
+// and replies to other queries are ignored, as the C libraries do.
+//
+// dns.Client is not used: it returns the first message that it cannot parse as an error,
+// and its reads end at its timeouts only, not when ctx is cancelled.
 func Exchange(ctx context.Context, network string, server netip.AddrPort, query *dns.Msg) (*dns.Msg, error) {
 	var dialer net.Dialer
 	c, err := dialer.DialContext(ctx, network, server.String())
@@ -189,15 +192,6 @@ func Exchange(ctx context.Context, network string, server netip.AddrPort, query 
 		return nil, err
 	}
 	defer c.Close()
-	return ExchangeOver(ctx, c, query)
-}
-
-// ExchangeOver sends query over a connection, and waits for the reply until ctx ends. Invalid messages
-// and replies to other queries are ignored, as the C libraries do.
-//
-// dns.Client is not used: it returns the first message that it cannot parse as an error,
-// and its reads end at its timeouts only, not when ctx is cancelled.
-func ExchangeOver(ctx context.Context, c net.Conn, query *dns.Msg) (*dns.Msg, error) {
 	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
 	conn := dns.Conn{Conn: c, UDPSize: dns.MaxMsgSize}
 	if err := conn.WriteMsg(query); err != nil {

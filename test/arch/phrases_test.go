@@ -56,7 +56,7 @@ var phrases = map[string]string{
 	`whom to ask`:                  "DNS server",
 	`(is|are|was|were) not spoken`: "is not supported",
 	`(is|are) not to be had`:       "is not available",
-	`by any means`:                 "name them: network, port-forward, container",
+	`by any means`:                 "name them: network, container",
 
 	// rare enough to be a second sentence; "each of which" and its like are common English
 	`([a-z]+ )?of which`: "repeat the noun, or a second sentence",

@@ -34,7 +34,7 @@ func testCluster(t *testing.T, p programs) {
 		{"service", c.testService},
 		{"policies", c.testPolicies},
 		{"workloads", c.testWorkloads},
-		{"means of doctor", c.testDoctorMeans},
+		{"container of doctor", c.testEphemeralContainer},
 		{"watchers", c.startWatchers},
 		{"upgrade", c.testUpgrade},
 		{"outage of the control plane", c.testOutage},

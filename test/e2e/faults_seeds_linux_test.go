@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -13,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnsfaults"
-	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
 
 // baseObjects are the keys of dnsfaults.Healthy that a real cluster does not make of others.
@@ -72,59 +72,39 @@ func (f *faultTest) testObjects(t *testing.T) {
 	f.awaitHealthy(t)
 }
 
-// testPodFaults edits the resolv.conf of pods that run, as programs in containers do.
+// testPodFaults edits the resolv.conf of pods that run, as programs in containers do. Each edit has a pod of its own:
+// a pod gets a number of ephemeral containers.
 func (f *faultTest) testPodFaults(t *testing.T) {
-	const pod, other = "edited", "192.0.2.77"
-	created := podWithCat(pod)
-	f.create(t, created)
-	flags := []string{"--exec", "--pod", namespace + "/" + pod}
-	text := f.exec(t, pod, "/bin/busybox", "cat", "/etc/resolv.conf")
-	write := func(text string) {
-		t.Helper()
-		f.exec(t, pod, "/bin/busybox", "sh", "-c", `printf '%s\n' "$0" >/etc/resolv.conf`, text)
-	}
-	f.awaitHealthy(t, flags...)
-	for _, edit := range []struct {
+	const other = "192.0.2.77"
+	for i, edit := range []struct {
 		fault    dnsfaults.Fault
 		old, new string
 	}{
 		{dnsfaults.Fault{
-			Name: "the resolv.conf of a running pod has another nameserver", Finds: []string{"pod-file"},
-			Evidence: "nameservers of container main: " + other,
+			Name: "the resolv.conf of a running pod has another nameserver", Evidence: "nameservers: " + other,
 		}, dnsIP, other},
 		{dnsfaults.Fault{
-			Name: "the resolv.conf of a running pod lacks a search domain", Finds: []string{"pod-file"},
-			Evidence: "search of container main: shop.svc.cluster.local cluster.local",
+			Name: "the resolv.conf of a running pod lacks a search domain", Evidence: "search: shop.svc.cluster.local cluster.local",
 		}, " svc.cluster.local ", " "},
 		{dnsfaults.Fault{
-			Name: "the resolv.conf of a running pod lacks ndots", Finds: []string{"pod-file"},
-			Evidence: "options of a new pod: ndots:5",
+			Name: "the resolv.conf of a running pod lacks ndots", Evidence: "options of a new pod: ndots:5",
 		}, "ndots:5", "edns0"},
 	} {
+		pod := fmt.Sprint("edited-", i)
+		created := newPod(pod, corev1.PodSpec{})
+		f.create(t, created)
+		edit.fault.Finds, edit.fault.Object = []string{"pod-file"}, "Pod "+namespace+"/"+pod
+		edit.fault.Flags = []string{"--pod", namespace + "/" + pod, "--ephemeral-container", repository + ":" + f.imageTag(t)}
+		f.awaitHealthy(t, edit.fault.Flags...)
+		text := f.exec(t, pod, "/bin/busybox", "cat", "/etc/resolv.conf")
 		if !strings.Contains(text, edit.old) {
 			t.Fatalf("no %q in %q", edit.old, text)
 		}
-		edit.fault.Object, edit.fault.Flags = "Pod "+namespace+"/"+pod, flags
-		write(strings.Replace(text, edit.old, edit.new, 1))
+		text = strings.Replace(text, edit.old, edit.new, 1)
+		f.exec(t, pod, "/bin/busybox", "sh", "-c", `printf '%s\n' "$0" >/etc/resolv.conf`, text)
 		f.find(t, edit.fault)
-		write(text)
-		f.awaitHealthy(t, flags...)
+		f.objects.remove(t, objectOf(t, created))
 	}
-	f.objects.remove(t, objectOf(t, created))
-}
-
-// podWithCat returns a pod with the program cat, which the image has as a part of busybox only.
-func podWithCat(name string) *corev1.Pod {
-	p := newPod(name, corev1.PodSpec{})
-	programs := corev1.VolumeMount{Name: "programs", MountPath: "/usr/local/bin"}
-	p.Spec.Volumes = []corev1.Volume{{Name: programs.Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-	p.Spec.InitContainers = []corev1.Container{{
-		Name: "cat", Image: nodetools.LibrariesImage, ImagePullPolicy: corev1.PullNever,
-		Command:      []string{"/bin/busybox", "ln", "-s", "/bin/busybox", programs.MountPath + "/cat"},
-		VolumeMounts: []corev1.VolumeMount{programs},
-	}}
-	p.Spec.Containers[0].VolumeMounts = p.Spec.InitContainers[0].VolumeMounts
-	return p
 }
 
 // testKubeletFaults starts the kubelet with other settings.

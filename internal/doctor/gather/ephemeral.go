@@ -14,6 +14,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -43,9 +44,12 @@ const (
 	// containerPause is the time between two reads of the pod while the container runs.
 	containerPause = 500 * time.Millisecond
 
-	// maxLog is the size of a log; longer logs are cut. 32 queries with two attempts each
-	// have 16 KiB.
+	// maxLog is the size of a log; longer logs are cut. 112 queries with two attempts each
+	// have 56 KiB.
 	maxLog = 128 << 10
+
+	// maxFile is the size of a resolv.conf: eight times the longest of a kubelet.
+	maxFile = 32 << 10
 
 	// containerUser is the user of the image, by its number: the pod may have another default.
 	containerUser = 65532
@@ -72,44 +76,44 @@ var errGone = errors.New("not found")
 // hasEnded reports whether an error of read means that the pod, and each container of it, has ended.
 func hasEnded(err error) bool { return errors.Is(err, errReplaced) || errors.Is(err, errGone) }
 
-// containerProbes has a container in the pod of the scope query the servers. It sets the containers of
-// s; why is empty if each server was queried.
-func containerProbes(ctx context.Context, c Config, s *doctor.Snapshot, servers []doctor.Server) (
-	probes []v1alpha1.DoctorProbe, why string,
-) {
-	plan := doctor.Plan(s, doctor.MeansContainer, servers, "", time.Time{})
-	if len(plan) == 0 {
-		return nil, noServers
-	}
+// containerReport is what the container has found.
+type containerReport struct {
+	file   *string // the resolv.conf of the pod; nil: it could not be read
+	probes []v1alpha1.DoctorProbe
+}
+
+// runContainer has a container in the pod of the scope send the queries of a plan, and read the resolv.conf. It sets
+// the containers of s. failure is empty if all queries were sent.
+func runContainer(ctx context.Context, c Config, s *doctor.Snapshot, plan []doctor.Query) (report containerReport, failure string) {
 	cfg := rest.CopyConfig(c.API)
 	cluster.LimitReplies(cfg, defaultLimits().page)
 	api, err := cluster.NewClient(cfg, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{})
 	if err != nil {
-		return nil, err.Error()
+		return containerReport{}, err.Error()
 	}
 	r := podRun{api: api, namespace: s.Scope.Namespace, pod: s.Scope.PodName}
-	probes, err = r.run(ctx, c.Image, plan)
+	report, err = r.run(ctx, c.Image, plan)
 	s.Container, s.UnconfirmedContainer = r.container, r.unconfirmed
 	if err != nil {
-		why = fmt.Sprintf("pod %s/%s: %v", r.namespace, r.pod, err)
+		failure = fmt.Sprintf("pod %s/%s: %v", r.namespace, r.pod, err)
 		if ctx.Err() != nil {
-			why += ": set --timeout"
+			failure += ": set --timeout"
 		}
 	}
-	return probes, why
+	return report, failure
 }
 
-// run adds the container, waits for its end, and returns its queries.
-func (r *podRun) run(ctx context.Context, image string, plan []doctor.Query) ([]v1alpha1.DoctorProbe, error) {
+// run adds the container, waits for its end, and returns what it has found.
+func (r *podRun) run(ctx context.Context, image string, plan []doctor.Query) (none containerReport, err error) {
 	pod, err := r.read(ctx)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	if err := refuse(pod); err != nil {
-		return nil, err
+		return none, err
 	}
 	if err := r.add(ctx, image, plan); err != nil {
-		return nil, fmt.Errorf("adding an ephemeral container: %w", err)
+		return none, fmt.Errorf("adding an ephemeral container: %w", err)
 	}
 	end, err := r.wait(ctx)
 	if err != nil {
@@ -117,17 +121,17 @@ func (r *podRun) run(ctx context.Context, image string, plan []doctor.Query) ([]
 		if hasEnded(err) {
 			r.container = "" // it ended with its pod
 		}
-		return nil, err
+		return none, err
 	}
 	text, err := r.log(ctx)
 	switch {
 	case end.ExitCode != 0:
-		return nil, fmt.Errorf("ephemeral container %s: exit code %d: %s", r.container, end.ExitCode,
+		return none, fmt.Errorf("ephemeral container %s: exit code %d: %s", r.container, end.ExitCode,
 			cmp.Or(string(bytes.TrimSpace(text)), end.Message, end.Reason))
 	case err != nil:
-		return nil, fmt.Errorf("log of the ephemeral container %s: %w", r.container, err)
+		return none, fmt.Errorf("log of the ephemeral container %s: %w", r.container, err)
 	}
-	return readProbes(text, plan)
+	return readReport(text, plan)
 }
 
 // read returns the pod, the same each time. It lists, which the command may do in any case.
@@ -302,32 +306,62 @@ func (r *podRun) log(ctx context.Context) ([]byte, error) {
 	return text, err
 }
 
-// readProbes returns the queries in a log, one a line. The image and the node control it: what was not
-// asked is an error.
-func readProbes(text []byte, plan []doctor.Query) (list []v1alpha1.DoctorProbe, err error) {
+// ContainerFile is the first line that the container writes: the resolv.conf of the pod.
+type ContainerFile struct {
+	ResolvConf *string `json:"resolvConf"` // nil: it could not be read
+}
+
+// ReadFile reads the resolv.conf of the container.
+func ReadFile(path string) ContainerFile {
+	file, err := os.Open(path)
+	if err != nil {
+		return ContainerFile{}
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err != nil || len(text) > maxFile {
+		return ContainerFile{}
+	}
+	content := string(text)
+	return ContainerFile{ResolvConf: &content}
+}
+
+// readReport returns what a log has: the file, and the queries, one a line. The image and the node control it: what
+// was not asked is an error.
+func readReport(text []byte, plan []doctor.Query) (none containerReport, err error) {
 	planned, sent := map[string]doctor.Query{}, map[string]int{}
 	for _, q := range plan {
 		planned[q.String()] = q
 	}
-	for lines := json.NewDecoder(bytes.NewReader(text)); ; {
+	lines := json.NewDecoder(bytes.NewReader(text))
+	const question = "is this the image of dnsconfigurer?"
+	invalid := func(err error) error {
+		return fmt.Errorf("the log of the container has an invalid line: %s %w", question, err)
+	}
+	var file ContainerFile
+	if err := lines.Decode(&file); err != nil {
+		return none, invalid(err)
+	}
+	report := containerReport{file: file.ResolvConf}
+	for {
 		var p v1alpha1.DoctorProbe
 		if err := lines.Decode(&p); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			return nil, fmt.Errorf("the log of the container has an invalid line: is this the image of dnsconfigurer? %w", err)
+			return none, invalid(err)
 		}
 		key := strings.Join([]string{p.Protocol, p.Server, p.Type, p.Name}, ",")
 		q, ok := planned[key]
 		if sent[key]++; !ok || sent[key] > Attempts || !isPlausible(p) {
-			return nil, errors.New("the log of the container has a line that is not about its queries: is this the image of dnsconfigurer?")
+			return none, errors.New("the log of the container has a line that is not about its queries: " + question)
 		}
 		p.Role, p.Means, p.Error = q.Role, q.Means, excerpt.Text(p.Error, excerpt.MaxValue)
-		list = append(list, p)
+		report.probes = append(report.probes, p)
 	}
 	if len(sent) != len(planned) {
-		return nil, fmt.Errorf("the log of the container has %d of %d queries", len(sent), len(planned))
+		return none, fmt.Errorf("the log of the container has %d of %d queries", len(sent), len(planned))
 	}
-	return list, nil
+	return report, nil
 }
 
 // isPlausible reports whether a probe has the values of one that this program would write.

@@ -122,6 +122,7 @@ func waiting(reason, message string) corev1.ContainerState {
 }
 
 const (
+	fileLine = `{"resolvConf":"nameserver 10.96.0.10\n"}` + "\n"
 	udpReply = `{"server":"10.96.0.10:53","role":"flag","means":"network","protocol":"udp",` +
 		`"name":"kubernetes.default.svc.cluster.local.","type":"A","rcode":"NOERROR","answers":["10.96.0.1"],` +
 		`"startMicros":1,"micros":2}` + "\n"
@@ -144,9 +145,15 @@ func (a *podAPI) run(ctx context.Context, t *testing.T, change func(*corev1.Pod)
 	c := Config{API: &rest.Config{Host: api.URL, QPS: -1}, Image: "dnsconfigurer:v1"}
 	s := &doctor.Snapshot{Unread: map[doctor.Kind]string{}, Scope: doctor.Scope{Namespace: "shop", PodName: "web"}}
 	at := netip.MustParseAddrPort("10.96.0.10:53")
-	probes, why := containerProbes(ctx, c, s, []doctor.Server{{UDP: at, TCP: at, Role: doctor.RoleService}})
+	servers := []doctor.Server{{UDP: at, TCP: at, Role: doctor.RoleService}}
+	plan := doctor.Plan(s, doctor.MeansContainer, servers, "", time.Time{})
+	plan = slices.DeleteFunc(plan, func(q doctor.Query) bool { return q.Type != "A" })
+	report, why := runContainer(ctx, c, s, plan)
+	if why == "" && (report.file == nil || *report.file != "nameserver 10.96.0.10\n") {
+		t.Errorf("%+v", report)
+	}
 	a.unconfirmed = s.UnconfirmedContainer
-	for _, p := range probes {
+	for _, p := range report.probes {
 		if p.Means != doctor.MeansContainer || p.Role != doctor.RoleService {
 			t.Errorf("%+v", p)
 		}
@@ -158,8 +165,11 @@ func (a *podAPI) run(ctx context.Context, t *testing.T, change func(*corev1.Pod)
 	return replies, s.Container != "", why
 }
 
-// TestContainerProbes: what becomes of the container, or why none is added.
-func TestContainerProbes(t *testing.T) {
+// withReply returns a log with a change of the first reply.
+func withReply(old, text string) string { return fileLine + strings.Replace(udpReply, old, text, 1) }
+
+// TestRunContainer: what becomes of the container, or why none is added.
+func TestRunContainer(t *testing.T) {
 	done := ended(0, "Completed")
 	const other = "the log of the container has a line that is not about its queries: is this the image of dnsconfigurer?"
 	tests := []struct {
@@ -169,9 +179,9 @@ func TestContainerProbes(t *testing.T) {
 		want   []string
 		why    string
 	}{
-		{"replies", podAPI{state: done, log: udpReply + tcpSilence + tcpSilence}, nil,
+		{"replies", podAPI{state: done, log: fileLine + udpReply + tcpSilence + tcpSilence}, nil,
 			[]string{"udp NOERROR", "tcp timeout", "tcp timeout"}, ""},
-		{"a code without a name", podAPI{state: done, log: strings.Replace(udpReply, "NOERROR", "12", 1) + tcpSilence}, nil,
+		{"a code without a name", podAPI{state: done, log: withReply("NOERROR", "12") + tcpSilence}, nil,
 			[]string{"udp 12", "tcp timeout"}, ""},
 		{"an old image", podAPI{state: ended(2, "Error"), log: "unexpected argument \"query\"\n"}, nil, nil,
 			`ephemeral container NAME: exit code 2: unexpected argument "query"`},
@@ -182,14 +192,14 @@ func TestContainerProbes(t *testing.T) {
 		{"another program", podAPI{state: done, log: "hello"}, nil, nil,
 			"the log of the container has an invalid line: is this the image of dnsconfigurer? " +
 				"invalid character 'h' looking for beginning of value"},
-		{"a query too few", podAPI{state: done, log: udpReply}, nil, nil, "the log of the container has 1 of 2 queries"},
-		{"a query too many", podAPI{state: done, log: udpReply + udpReply + udpReply}, nil, nil, other},
-		{"a query to another server", podAPI{state: done, log: strings.Replace(udpReply, "10.96.0.10", "10.96.0.11", 1)}, nil, nil, other},
-		{"an answer that is not an address", podAPI{state: done, log: strings.Replace(udpReply, "10.96.0.1\"]", "<b>\"]", 1)}, nil, nil,
+		{"a query too few", podAPI{state: done, log: fileLine + udpReply}, nil, nil, "the log of the container has 1 of 2 queries"},
+		{"a query too many", podAPI{state: done, log: fileLine + udpReply + udpReply + udpReply}, nil, nil, other},
+		{"a query to another server", podAPI{state: done, log: withReply("10.96.0.10", "10.96.0.11")}, nil, nil, other},
+		{"an answer that is not an address", podAPI{state: done, log: withReply("10.96.0.1\"]", "<b>\"]")}, nil, nil,
 			other},
-		{"an address with a zone", podAPI{state: done, log: strings.Replace(udpReply, "10.96.0.1\"]", "fe80::1%<b>\"]", 1)}, nil, nil,
+		{"an address with a zone", podAPI{state: done, log: withReply("10.96.0.1\"]", "fe80::1%<b>\"]")}, nil, nil,
 			other},
-		{"an unknown code", podAPI{state: done, log: strings.Replace(udpReply, "NOERROR", "OK", 1)}, nil, nil, other},
+		{"an unknown code", podAPI{state: done, log: withReply("NOERROR", "OK")}, nil, nil, other},
 		{"a log that is too large", podAPI{state: done, log: strings.Repeat("\n", maxLog+1)}, nil, nil,
 			"log of the ephemeral container NAME: more than 131072 bytes"},
 		{"no permission", podAPI{refuse: `pods "web" is forbidden: User "u" cannot patch resource "pods/ephemeralcontainers"`}, nil, nil,
@@ -221,13 +231,13 @@ func TestContainerProbes(t *testing.T) {
 	}
 }
 
-// TestContainerProbes_Bounded: none of the containers can be removed, so that a pod gets a number of them.
-func TestContainerProbes_Bounded(t *testing.T) {
+// TestRunContainer_Bounded: none of the containers can be removed, so that a pod gets a number of them.
+func TestRunContainer_Bounded(t *testing.T) {
 	for n, want := range map[int]string{
 		maxContainers - 1: "",
 		maxContainers:     "pod shop/web: it has 10 ephemeral containers of earlier runs: delete the pod, or choose another one",
 	} {
-		a := podAPI{state: ended(0, "Completed"), log: udpReply + tcpSilence}
+		a := podAPI{state: ended(0, "Completed"), log: fileLine + udpReply + tcpSilence}
 		_, _, why := a.run(t.Context(), t, func(p *corev1.Pod) {
 			p.Spec.EphemeralContainers = make([]corev1.EphemeralContainer, n+1) // one of them is not of doctor
 			for i := range n {
@@ -240,9 +250,9 @@ func TestContainerProbes_Bounded(t *testing.T) {
 	}
 }
 
-// TestContainerProbes_Replaced: another pod with the name of the first one, before and after the container
+// TestRunContainer_Replaced: another pod with the name of the first one, before and after the container
 // is added.
-func TestContainerProbes_Replaced(t *testing.T) {
+func TestRunContainer_Replaced(t *testing.T) {
 	first := func(p *corev1.Pod) { p.UID = "1" }
 	var a podAPI
 	replace := func() {
@@ -262,10 +272,10 @@ func TestContainerProbes_Replaced(t *testing.T) {
 	}
 }
 
-// TestContainerProbes_Silent: if the API server does not reply to the request, the pod shows whether it has the
+// TestRunContainer_Silent: if the API server does not reply to the request, the pod shows whether it has the
 // container.
-func TestContainerProbes_Silent(t *testing.T) {
-	a := podAPI{silent: true, state: ended(0, "Completed"), log: udpReply + tcpSilence}
+func TestRunContainer_Silent(t *testing.T) {
+	a := podAPI{silent: true, state: ended(0, "Completed"), log: fileLine + udpReply + tcpSilence}
 	if replies, added, why := a.run(t.Context(), t, nil); !added || why != "" || len(replies) != 2 {
 		t.Errorf("%q, added %t, %q", replies, added, why)
 	}
@@ -289,8 +299,8 @@ func TestContainerProbes_Silent(t *testing.T) {
 	}
 }
 
-// TestContainerProbes_Late: a container that does not end in time, and its state.
-func TestContainerProbes_Late(t *testing.T) {
+// TestRunContainer_Late: a container that does not end in time, and its state.
+func TestRunContainer_Late(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	a := podAPI{onRead: cancel}
 	if _, added, why := a.run(ctx, t, nil); !added ||

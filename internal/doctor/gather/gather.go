@@ -54,11 +54,8 @@ type Config struct {
 	Scope      doctor.Scope
 	MaxObjects int // of each kind; the rest is not read
 
-	Kubelets bool // call Kubelets
-	Exec     bool // call PodFiles
-
-	PortForward bool   // query the pods of the cluster DNS through forwarded ports, too
-	Image       string // of an ephemeral container in the pod of Scope that queries the servers, too; "": none
+	Kubelets bool   // call Kubelets
+	Image    string // of an ephemeral container in the pod of Scope that queries the servers, too; "": none
 
 	Servers       []doctor.Server // that are queried; none: those of the cluster
 	ExternalName  string          // that is queried, with a final dot; "": none

@@ -45,13 +45,10 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 		"`DOMAIN` of the cluster; empty: as in the ConfigMap kubelet-config, or the Corefile, or cluster.local")
 	flags.BoolVar(&o.Kubelets, "kubelets", false,
 		"read the configuration of each kubelet through the API server; needs the permission nodes/proxy")
-	flags.BoolVar(&o.Exec, "exec", false,
-		"run cat in pods, to compare their /etc/resolv.conf with that of a new pod; needs the permission pods/exec")
-	flags.BoolVar(&o.PortForward, "port-forward", false,
-		"query the pods of the cluster DNS through the API server, too, over TCP; needs the permission pods/portforward")
 	flags.StringVar(&o.Image, "ephemeral-container", "",
-		"`IMAGE` of dnsconfigurer: add an ephemeral container with it to the pod of --pod, and query the servers from there, too; "+
-			"it cannot be removed: it stays in the pod until the pod ends; needs the permission pods/ephemeralcontainers")
+		"`IMAGE` of dnsconfigurer: add an ephemeral container with it to the pod of --pod, query the servers from there, too, "+
+			"and compare its resolv.conf with that of a new pod; it cannot be removed: it stays in the pod until the pod ends; "+
+			"needs the permission pods/ephemeralcontainers")
 	flags.DurationVar(&o.Timeout, "timeout", time.Minute,
 		"time limit, a `DURATION`: a check without its data by then is printed as not checked")
 }
@@ -155,9 +152,6 @@ func All(ctx context.Context, c Config) (*doctor.Snapshot, error) {
 	}
 	if c.Kubelets {
 		Kubelets(ctx, c, s)
-	}
-	if c.Exec {
-		PodFiles(ctx, c, s)
 	}
 	sendProbes(ctx, c, s)
 	return s, nil

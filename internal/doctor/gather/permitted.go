@@ -61,16 +61,11 @@ func Kubelets(ctx context.Context, c Config, s *doctor.Snapshot) {
 	if len(nodes) < len(s.Nodes) {
 		errs = append(errs, fmt.Errorf("the cluster has more than %d nodes", maxKubelets))
 	}
-	setUnread(s, doctor.Kubelets, errs, len(s.Nodes))
-	if s.Unread[doctor.Kubelets] == "" && len(s.Nodes) == 0 {
+	switch {
+	case len(errs) > 0:
+		s.Unread[doctor.Kubelets] = fmt.Sprintf("%d of %d not read: %v", len(errs), len(s.Nodes), errs[0])
+	case len(s.Nodes) == 0:
 		s.Unread[doctor.Kubelets] = cmp.Or(s.Unread[doctor.Nodes], "the cluster has no nodes")
-	}
-}
-
-// setUnread records the first of the errors, if there are any.
-func setUnread(s *doctor.Snapshot, kind doctor.Kind, errs []error, of int) {
-	if len(errs) > 0 {
-		s.Unread[kind] = fmt.Sprintf("%d of %d not read: %v", len(errs), of, errs[0])
 	}
 }
 
@@ -101,27 +96,6 @@ func kubeletConfig(ctx context.Context, api rest.Interface, node string) (kube.K
 		return kube.KubeletConfiguration{}, errors.New("the reply has no kubeletconfig")
 	}
 	return *reply.Config, nil
-}
-
-// PodFiles adds the resolv.conf of running containers to a snapshot. It runs cat in them; that
-// of a container without this program is not read.
-func PodFiles(ctx context.Context, c Config, s *doctor.Snapshot) {
-	containers, more := doctor.FileContainers(s)
-	files, errs := each(ctx, containers, func(ctx context.Context, container doctor.Container) (doctor.PodFile, error) {
-		text, err := readFile(ctx, c.API, container)
-		if err != nil {
-			return doctor.PodFile{}, fmt.Errorf("pod %s/%s: cat /etc/resolv.conf: %w", container.Namespace, container.Pod, err)
-		}
-		return doctor.PodFile{Namespace: container.Namespace, Pod: container.Pod, Container: container.Name, Text: text}, nil
-	})
-	s.PodFiles = files
-	if more > 0 {
-		errs = append(errs, fmt.Errorf("%d further pods: set --namespace, --node or --pod", more))
-	}
-	setUnread(s, doctor.PodFiles, errs, len(containers)+more)
-	if s.Unread[doctor.PodFiles] == "" && len(containers) == 0 {
-		s.Unread[doctor.PodFiles] = cmp.Or(s.Unread[doctor.Pods], "no pod runs")
-	}
 }
 
 // each calls get for every element, some at the same time, and returns the results and the

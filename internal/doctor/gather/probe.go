@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// ReplyTime is how long a probe waits. The servers of CoreDNS wait two seconds for theirs.
-	ReplyTime = 3 * time.Second
+	// replyTime is how long a probe waits. The servers of CoreDNS wait two seconds for theirs.
+	replyTime = 3 * time.Second
 
 	// Attempts is the number of queries for a question without a reply: one lost packet is
 	// not a finding.
@@ -31,89 +31,56 @@ const (
 
 const noServers = "no address of a DNS server is known: set --dns-server"
 
-// transport queries the DNS servers by one means. why is empty if each server was queried.
-type transport func(context.Context) (probes []v1alpha1.DoctorProbe, why string)
-
-// sendProbes queries the servers of c, or those of the cluster if it has none, by each means that c allows
-// at the same time.
+// sendProbes queries the servers of c, or those of the cluster if it has none, from this machine, and at the same time
+// from a container if c has its image.
 func sendProbes(ctx context.Context, c Config, s *doctor.Snapshot) {
-	servers, start := c.Servers, time.Now()
+	servers, now := c.Servers, time.Now()
 	if len(servers) == 0 {
 		servers = doctor.Servers(s)
 	}
-	kinds := []doctor.Kind{doctor.Probes}
-	transports := []transport{func(ctx context.Context) ([]v1alpha1.DoctorProbe, string) {
-		return networkProbes(ctx, doctor.Plan(s, doctor.MeansNetwork, servers, c.ExternalName, start), start)
-	}}
-	if c.PortForward {
-		kinds = append(kinds, doctor.PortForward)
-		transports = append(transports, func(ctx context.Context) ([]v1alpha1.DoctorProbe, string) {
-			return forwardProbes(ctx, c, s, start)
-		})
-	}
-	if c.Image != "" {
-		kinds = append(kinds, doctor.Ephemeral)
-		transports = append(transports, func(ctx context.Context) ([]v1alpha1.DoctorProbe, string) {
-			return containerProbes(ctx, c, s, servers)
-		})
-	}
-	probes, whys := make([][]v1alpha1.DoctorProbe, len(transports)), make([]string, len(transports))
-	var group sync.WaitGroup
-	for i, t := range transports {
-		group.Go(func() { probes[i], whys[i] = t(ctx) })
-	}
-	group.Wait()
-	s.Probes = slices.Concat(probes...)
-	for i, why := range whys {
-		if why != "" {
-			s.Unread[kinds[i]] = why
-		}
-	}
-}
-
-// networkProbes sends the queries of a plan from this machine. If the time is over before the end, a missing reply
-// is not a finding.
-func networkProbes(ctx context.Context, plan []doctor.Query, start time.Time) (probes []v1alpha1.DoctorProbe, why string) {
+	plan := doctor.Plan(s, doctor.MeansNetwork, servers, c.ExternalName, now)
 	if len(plan) == 0 {
-		return nil, noServers
+		s.Unread[doctor.Probes] = noServers
+		if c.Image != "" {
+			s.Unread[doctor.Ephemeral] = noServers
+		}
+		return
 	}
-	probes = RunThrough(ctx, plan, start, Network)
-	if ctx.Err() != nil {
-		why = "not all DNS servers were queried in time: set --timeout"
+	var group sync.WaitGroup
+	var report containerReport
+	var failure string
+	if c.Image != "" {
+		inPod := doctor.Plan(s, doctor.MeansContainer, servers, c.ExternalName, now)
+		group.Go(func() { report, failure = runContainer(ctx, c, s, inPod) })
 	}
-	return probes, why
+	probes := Run(ctx, plan)
+	late := ctx.Err() != nil
+	group.Wait()
+	s.Probes, s.PodFile = append(probes, report.probes...), report.file
+	if late { // a missing reply is not a finding
+		s.Unread[doctor.Probes] = "not all DNS servers were queried in time: set --timeout"
+	}
+	if failure != "" {
+		s.Unread[doctor.Ephemeral] = failure
+	}
 }
 
-// Exchange sends a query by its means and returns the reply. It may be called by several goroutines.
-type Exchange func(context.Context, doctor.Query, *dns.Msg) (*dns.Msg, error)
-
-// Run sends the queries of a plan to their servers.
+// Run sends the queries of a plan to their servers, all at the same time, and returns them in the order of the plan:
+// one after the other, those to a server that drops them would take most of a minute. When ctx ends, the remaining
+// ones have its error.
 func Run(ctx context.Context, plan []doctor.Query) []v1alpha1.DoctorProbe {
-	return RunThrough(ctx, plan, time.Now(), Network)
-}
-
-// Network sends a query through the network.
-func Network(ctx context.Context, q doctor.Query, query *dns.Msg) (*dns.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, ReplyTime)
-	defer cancel()
-	return lookup.Exchange(ctx, q.Protocol, q.Server, query)
-}
-
-// RunThrough sends the queries, all at the same time, and returns them in the order of the plan: one
-// after the other, those to a server that drops them would take most of a minute. When ctx ends, the
-// remaining ones have its error. Their times count from start.
-func RunThrough(ctx context.Context, plan []doctor.Query, start time.Time, exchange Exchange) []v1alpha1.DoctorProbe {
+	start := time.Now()
 	results := make([][]v1alpha1.DoctorProbe, len(plan))
 	var queries sync.WaitGroup
 	for i, q := range plan {
-		queries.Go(func() { results[i] = ask(ctx, q, start, exchange) })
+		queries.Go(func() { results[i] = ask(ctx, q, start) })
 	}
 	queries.Wait()
 	return slices.Concat(results...)
 }
 
 // ask sends a query, and again if there is no reply and the query has no delay.
-func ask(ctx context.Context, q doctor.Query, start time.Time, exchange Exchange) (list []v1alpha1.DoctorProbe) {
+func ask(ctx context.Context, q doctor.Query, start time.Time) (list []v1alpha1.DoctorProbe) {
 	attempts := Attempts
 	if q.Delay > 0 {
 		attempts = 1
@@ -123,7 +90,7 @@ func ask(ctx context.Context, q doctor.Query, start time.Time, exchange Exchange
 		}
 	}
 	for range attempts {
-		p := send(ctx, q, start, exchange)
+		p := send(ctx, q, start)
 		list = append(list, p)
 		if p.RCode != "" || probesEnded(ctx) {
 			break
@@ -138,10 +105,12 @@ func probesEnded(ctx context.Context) bool {
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
-func send(ctx context.Context, q doctor.Query, start time.Time, exchange Exchange) v1alpha1.DoctorProbe {
+func send(ctx context.Context, q doctor.Query, start time.Time) v1alpha1.DoctorProbe {
 	query := new(dns.Msg).SetQuestion(q.Name, dns.StringToType[q.Type])
 	sent := time.Now()
-	reply, err := exchange(ctx, q, query)
+	replying, cancel := context.WithTimeout(ctx, replyTime)
+	defer cancel()
+	reply, err := lookup.Exchange(replying, q.Protocol, q.Server, query)
 	p := v1alpha1.DoctorProbe{
 		Server: q.Server.String(), Role: q.Role, Means: q.Means, Protocol: q.Protocol, Name: q.Name, Type: q.Type, Answers: []string{},
 		StartMicros: sent.Sub(start).Microseconds(), Micros: time.Since(sent).Microseconds(),

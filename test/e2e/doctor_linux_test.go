@@ -11,29 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
-
-// unreachable is a server that this machine does not reach, as from outside of the cluster: nothing
-// listens there.
-const unreachable = nodeIP + ":1"
-
-// testDoctorMeans runs the command doctor with the means that need a permission: commands in containers,
-// forwarded ports, and a container in a pod.
-func (c *cluster) testDoctorMeans(t *testing.T) {
-	// The image of the cluster DNS has no cat.
-	c.awaitDoctor(t, "pods without cat", []string{"--exec", "--namespace", "kube-system"}, func(r v1alpha1.DoctorResult) error {
-		if why := whyNotChecked(r, "pod-file"); !strings.Contains(why, "executable file not found") {
-			return errors.New("not checked: " + why)
-		}
-		return nil
-	})
-	t.Run("port-forward", c.testPortForward)
-	t.Run("ephemeral container", c.testEphemeralContainer)
-}
 
 // awaitDoctor runs the command until check accepts its result: on a busy machine a kubelet or a
 // server may not reply in time.
@@ -86,41 +66,6 @@ func whyNotChecked(r v1alpha1.DoctorResult, code string) string {
 	return ""
 }
 
-// testPortForward queries the pods of the cluster DNS through the API server and the kubelet. Then a pod
-// that does not listen is one of them.
-func (c *cluster) testPortForward(t *testing.T) {
-	flags := []string{"--port-forward", "--dns-server", unreachable}
-	c.awaitDoctor(t, "forwarded ports", flags, func(r v1alpha1.DoctorResult) error {
-		probes, err := probesBy(r, "port-forward")
-		if err != nil {
-			return err
-		}
-		if why := whyNotChecked(r, "probe-wrong-answer") + whyNotChecked(r, "probe-forward-no-reply"); why != "" {
-			return errors.New(why)
-		}
-		if whyNotChecked(r, "probe-no-reply") == "" {
-			return errors.New("a forwarded port says nothing of UDP")
-		}
-		for _, p := range probes {
-			if p.Protocol != "tcp" || p.Role != "endpoint" {
-				return fmt.Errorf("%+v", p)
-			}
-		}
-		return nil
-	})
-	pod := newPod("not-a-server", corev1.PodSpec{})
-	pod.Namespace, pod.Labels = "kube-system", map[string]string{"k8s-app": "kube-dns"}
-	c.apply(t, string(encode(t, pod)))
-	c.awaitDoctor(t, "a forwarded port on which nothing listens", flags, func(r v1alpha1.DoctorResult) error {
-		return finding(r, "probe-forward-no-reply", "in the pod: connection refused")
-	})
-	c.run(t, "", "delete", "pod", pod.Name, "--namespace", pod.Namespace)
-	c.awaitDoctor(t, "forwarded ports without that pod", flags, func(r v1alpha1.DoctorResult) error {
-		_, err := probesBy(r, "port-forward")
-		return err
-	})
-}
-
 // restricted is a namespace with the strictest level of the Pod Security Standards, and a pod in it.
 const restricted = `apiVersion: v1
 kind: Namespace
@@ -162,6 +107,9 @@ func (c *cluster) testEphemeralContainer(t *testing.T) {
 			}) {
 				return errors.New("the Service was not queried over " + protocol)
 			}
+		}
+		if why := whyNotChecked(r, "pod-file"); why != "" {
+			return errors.New(why)
 		}
 		if r.Pod == nil || !strings.Contains(strings.Join(r.Pod.Notes, "\n"), "stays until the pod ends") {
 			return errors.New("no note about the container")
