@@ -109,11 +109,11 @@ func TestLookup_LiveFailures(t *testing.T) {
 		want  string
 	}{
 		{"forbidden", func(s *kubeapi.Server) { s.SetFault(kubeapi.Forbid, "list") },
-			"no permission to list namespaces: docs/debugging.md lists the permissions"},
+			"no permission to list services: docs/debugging.md has a ClusterRole; or write the objects that matter to a file"},
 		{"silent", func(s *kubeapi.Server) { s.SetFault(kubeapi.Stall, "list") },
-			"list namespaces: not finished in time: save the objects with kubectl, and read them with -f"},
+			"not finished in time; or write the objects that matter to a file, and set -f"},
 		{"cut", func(s *kubeapi.Server) { s.SetFault(kubeapi.Truncate, "list") },
-			"list namespaces: invalid reply of the API server: "},
+			"list services: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			api, kubeconfig := liveCluster(t)

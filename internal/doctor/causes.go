@@ -183,7 +183,7 @@ func podCauses() []Check {
 	}
 }
 
-// admissionCauses are about admission, and the versions of the components of dnsconfigurer.
+// admissionCauses are about admission.
 func admissionCauses() []Check {
 	return []Check{
 		{
@@ -199,12 +199,6 @@ func admissionCauses() []Check {
 			cause: "pods are created unchecked",
 			next:  "kubectl -n dnsconfigurer get pods; dnsconfigurer policies --check",
 			needs: []need{read(Policies, Bindings, Validating, Mutating, Services, Slices)}, find: findAdmissionSkipped,
-		},
-		{
-			Code: "version-skew", Severity: warning, What: "components of dnsconfigurer have different versions",
-			cause: "an upgrade has not reached all components; neighbouring versions work together, others are not tested",
-			next:  "kubectl get deployments,daemonsets -A -o wide",
-			needs: []need{read(Deployments, DaemonSets)}, find: findVersionSkew,
 		},
 	}
 }
@@ -240,7 +234,7 @@ func probeCauses() []Check {
 		},
 		{
 			Code: "probe-wrong-answer", Severity: failure,
-			What:  "a DNS server fails for a name of the cluster, or has other addresses than the API server or the other replicas",
+			What:  "a DNS server fails for a name of the cluster, or has other addresses than the API server",
 			cause: "the server does not reach the API server, may not list Services, has another cluster domain, or another server replies",
 			next:  nextLogs, unless: "corefile-domain corefile-lost-names",
 			needs: []need{needReplies}, whole: []need{read(Services)}, find: findWrongAnswer,
@@ -277,13 +271,6 @@ func workloadCauses() []Check {
 			needs: []need{read(Events, Pods)}, find: findLimits,
 		},
 		{
-			Code: "pod-search-cost", Severity: warning, What: "a lookup of a name outside the cluster sends more than 16 queries",
-			cause: "a name with fewer dots than ndots is first tried in every search domain, for both address families",
-			next: "kubectl -n $NS get pod $NAME -o yaml | dnsconfigurer lookup -f - --pod $NS/$NAME www.example.com; " +
-				"set ndots, or use autopath (docs/dns.md)",
-			needs: []need{read(Pods)}, find: findSearchCost,
-		},
-		{
 			Code: "pod-host-network", Severity: note,
 			What:  "a pod on the host's network has the policy ClusterFirst, which means Default there",
 			cause: "it resolves no Services; ClusterFirstWithHostNet would",
@@ -317,7 +304,7 @@ func nameCauses() []Check {
 		},
 		{
 			Code: "external-name-missing", Severity: failure,
-			What:  "the externalName of a Service is a name of the cluster that does not exist, or leads to itself",
+			What:  "the externalName of a Service is a name of the cluster that does not exist, or leads through too many aliases",
 			cause: "the Service was removed, or the name has a typing error; an alias of itself has no address",
 			next:  "kubectl -n $NS get service $NAME -o jsonpath='{.spec.externalName}'",
 			needs: []need{read(Services)}, find: findExternalMissing,

@@ -4,9 +4,7 @@
 package doctor
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -97,37 +95,4 @@ func (v *view) hasReadyEndpoint(r *admissionv1.ServiceReference) bool {
 		endpointsOf(service, v.Slices),
 		func(e endpoint) bool { return e.ready },
 	)
-}
-
-func findVersionSkew(v *view) []hit {
-	versions := map[string][]object{}
-	var evidence []string
-	add := func(o object, template *corev1.PodTemplateSpec) {
-		for _, c := range template.Spec.Containers {
-			if version, ok := ownVersion(c.Image); ok {
-				evidence = append(evidence, fmt.Sprintf("%s: %s", o, c.Image))
-				versions[version] = append(versions[version], o)
-			}
-		}
-	}
-	for i := range v.Deployments {
-		add(object{"Deployment", v.Deployments[i].Namespace, v.Deployments[i].Name}, &v.Deployments[i].Spec.Template)
-	}
-	for i := range v.DaemonSets {
-		add(object{"DaemonSet", v.DaemonSets[i].Namespace, v.DaemonSets[i].Name}, &v.DaemonSets[i].Spec.Template)
-	}
-	if len(versions) < 2 {
-		return nil
-	}
-	names := slices.Sorted(maps.Keys(versions))
-	rarest := slices.MinFunc(names, func(a, b string) int { return cmp.Compare(len(versions[a]), len(versions[b])) })
-	return []hit{found(versions[rarest][0], "the components have the versions "+strings.Join(names, ", "), evidence...)}
-}
-
-// ownVersion returns the tag of an image of dnsconfigurer; ok is false for other images, and
-// without a tag.
-func ownVersion(image string) (version string, ok bool) {
-	image, _, _ = strings.Cut(image, "@")
-	name, version, ok := strings.Cut(image[strings.LastIndexByte(image, '/')+1:], ":")
-	return version, ok && name == ownPrefix
 }

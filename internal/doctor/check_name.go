@@ -5,8 +5,10 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
@@ -30,7 +32,6 @@ func isHeadless(s *corev1.Service) bool { return s.Spec.ClusterIP == corev1.Clus
 // findNoPods returns the Services whose selector matches no pod, except while their Deployment is scaled to 0, and
 // headless Services without a ready pod.
 func findNoPods(v *view) (hits []hit) {
-	scaledDown := v.scaledDown()
 	v.servicesInScope(func(s *corev1.Service) {
 		if len(s.Spec.Selector) == 0 || s.Spec.Type == corev1.ServiceTypeExternalName || s == v.dns {
 			return
@@ -40,7 +41,7 @@ func findNoPods(v *view) (hits []hit) {
 			name = ": " + v.serviceDomain(s) + " does not exist"
 		}
 		switch {
-		case selected.pods == 0 && !scaledDown[v.rarestLabel(s.Namespace, s.Spec.Selector)]:
+		case selected.pods == 0 && !v.isScaledDown(s):
 			hits = append(hits, found(serviceObject(s), "the selector matches no pod"+name,
 				"spec.selector: "+labels(s.Spec.Selector), fmt.Sprintf("%d pods in the namespace", len(v.byNamespace[s.Namespace]))))
 		case selected.pods > 0 && !selected.ready && isHeadless(s) && !s.Spec.PublishNotReadyAddresses:
@@ -55,17 +56,36 @@ func findNoPods(v *view) (hits []hit) {
 	return hits
 }
 
-// scaledDown returns the labels of the pods of Deployments with 0 replicas.
-func (v *view) scaledDown() map[label]bool {
-	all := map[label]bool{}
-	for i := range v.Deployments {
-		if d := &v.Deployments[i]; d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
-			for key, value := range d.Spec.Template.Labels {
-				all[label{d.Namespace, key, value}] = true
-			}
+// selection is what a selector matches.
+type selection struct {
+	ready bool          // one of the pods is ready; the others are not counted then
+	pods  int           // matched
+	first []*corev1.Pod // at most maxLines
+}
+
+// selection returns what the selector of a Service matches.
+func (v *view) selection(s *corev1.Service) (result selection) {
+	for _, p := range v.byNamespace[s.Namespace] {
+		if result.ready || v.isLate() {
+			break
+		}
+		if !selects(s.Spec.Selector, p.Labels) {
+			continue
+		}
+		result.ready = isReady(p)
+		if result.pods++; len(result.first) < maxLines {
+			result.first = append(result.first, p)
 		}
 	}
-	return all
+	return result
+}
+
+// isScaledDown reports whether a Service selects the pods of a Deployment with 0 replicas.
+func (v *view) isScaledDown(s *corev1.Service) bool {
+	return slices.ContainsFunc(v.Deployments, func(d appsv1.Deployment) bool {
+		return d.Namespace == s.Namespace && d.Spec.Replicas != nil && *d.Spec.Replicas == 0 &&
+			selects(s.Spec.Selector, d.Spec.Template.Labels)
+	})
 }
 
 func findSubdomain(v *view) (hits []hit) {
@@ -117,45 +137,28 @@ func (v *view) target(s *corev1.Service) (key string) {
 	return parts[len(parts)-1] + "/" + parts[len(parts)-2]
 }
 
-// findExternalMissing returns the aliases of Services that do not exist, and of themselves.
+// maxAliases is the number of aliases that servers follow: CoreDNS and the command dns answer SERVFAIL for more.
+const maxAliases = 10
+
+// findExternalMissing returns the aliases of Services that do not exist, and of too many aliases, as in a loop.
 func findExternalMissing(v *view) (hits []hit) {
-	lengths := v.loops()
+	isAlias := func(s *corev1.Service) bool { return s != nil && s.Spec.Type == corev1.ServiceTypeExternalName }
 	v.servicesInScope(func(s *corev1.Service) {
 		if key := v.target(s); key != "" && v.services[key] == nil {
 			hits = append(hits, found(serviceObject(s), "there is no Service "+key, "spec.externalName: "+s.Spec.ExternalName))
 		}
+		var chain []*corev1.Service
 		var evidence []string
-		for next := s; len(evidence) < min(lengths[s], maxLines); next = v.services[v.target(next)] {
+		next := s
+		for isAlias(next) && len(chain) < maxAliases && !slices.Contains(chain, next) {
+			chain = append(chain, next)
 			evidence = append(evidence, fmt.Sprintf("Service %s/%s: externalName %s", next.Namespace, next.Name, next.Spec.ExternalName))
+			next = v.services[v.target(next)]
 		}
-		if len(evidence) > 0 {
-			hits = append(hits, found(serviceObject(s), "the alias leads to itself", moreLine(evidence, lengths[s], len(evidence))...))
+		if isAlias(next) {
+			message := fmt.Sprintf("the alias leads to itself, or through more than %d aliases", maxAliases)
+			hits = append(hits, found(serviceObject(s), message, evidence...))
 		}
 	})
 	return hits
-}
-
-// loops returns the Services whose alias leads to itself, with the number of Services in the
-// loop. Each alias is followed once: one that an earlier walk reached leads to no other loop.
-func (v *view) loops() (lengths map[*corev1.Service]int) {
-	lengths = map[*corev1.Service]int{}
-	walks := map[*corev1.Service]int{} // the walk that reached a Service first
-	v.servicesInScope(func(start *corev1.Service) {
-		walk, next := len(walks)+1, start
-		for next != nil && walks[next] == 0 {
-			walks[next] = walk
-			next = v.services[v.target(next)]
-		}
-		if next == nil || walks[next] != walk {
-			return
-		}
-		loop := []*corev1.Service{next}
-		for s := v.services[v.target(next)]; s != next; s = v.services[v.target(s)] {
-			loop = append(loop, s)
-		}
-		for _, s := range loop {
-			lengths[s] = len(loop)
-		}
-	})
-	return lengths
 }

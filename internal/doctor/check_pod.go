@@ -4,32 +4,20 @@
 package doctor
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
 const (
-	// maxQueries is the number of queries of a lookup above which a pod has a finding. The
-	// kubelet's three search domains and ndots:5 make eight; a host with four domains of its
-	// own, sixteen.
-	maxQueries = 16
-
-	// costName is a name outside the cluster with a usual number of dots.
-	costName = "www.example.com"
-
 	reasonDNS     = "DNSConfigForming"       // of the kubelet's events about limits
 	reasonSandbox = "FailedCreatePodSandBox" // of the kubelet's events about pods that cannot start
 )
@@ -165,44 +153,6 @@ func findHostNetwork(v *view) (hits []hit) {
 	return hits
 }
 
-func findSearchCost(v *view) (hits []hit) {
-	v.decide(func(p *corev1.Pod, d *policy.Decision) {
-		if n, names := searchCost(d); n > maxQueries {
-			options := strings.Join(d.Config().Options, " ")
-			hits = append(hits, found(podObject(p), fmt.Sprintf("glibc sends %d queries for %s", n, costName),
-				append([]string{fmt.Sprintf("%d search domains, options: %s", len(d.Searches), options)}, names...)...))
-		}
-	})
-	return hits
-}
-
-// searchCost returns the number of queries that glibc sends for a name outside the cluster
-// that exists in no search domain, and the names.
-func searchCost(d *policy.Decision) (n int, names []string) {
-	if len(d.Nameservers) == 0 {
-		return 0, nil
-	}
-	absent := func(_ context.Context, _ netip.Addr, query *dns.Msg) (*dns.Msg, error) {
-		return new(dns.Msg).SetRcode(query, dns.RcodeNameError), nil
-	}
-	s := libc.Simulator{
-		Library:  libc.Glibc,
-		Resolver: libc.Glibc.Read(d.Config().String()),
-		Network:  libc.Network{UDP: absent, TCP: absent},
-		Hostname: d.Hostname,
-	}
-	result, err := s.Lookup(context.Background(), costName, libc.Both)
-	if err != nil {
-		return 0, nil // never: the context does not end
-	}
-	for _, q := range result.Queries {
-		if !slices.Contains(names, q.Name) {
-			names = append(names, q.Name)
-		}
-	}
-	return len(result.Queries), names
-}
-
 // explainPod returns what the pod of the scope should have; nil if it does not exist.
 func (v *view) explainPod() *v1alpha1.DoctorPod {
 	p := v.pods[v.Scope.Namespace+"/"+v.Scope.PodName]
@@ -211,7 +161,10 @@ func (v *view) explainPod() *v1alpha1.DoctorPod {
 	}
 	pod := &v1alpha1.DoctorPod{Namespace: p.Namespace, Name: p.Name, Policy: string(p.Spec.DNSPolicy), Notes: []string{}}
 	note := func(format string, args ...any) { pod.Notes = append(pod.Notes, fmt.Sprintf(format, args...)) }
-	defer v.noteContainer(pod)
+	if v.Container != "" {
+		note("the ephemeral container %s was added, unless the request failed: it cannot be removed, and stays until the pod ends",
+			v.Container)
+	}
 	engine, err := v.engine()
 	if err != nil {
 		note("not decided: %v", err)
@@ -233,8 +186,6 @@ func (v *view) explainPod() *v1alpha1.DoctorPod {
 	if p.Spec.DNSPolicy != corev1.DNSNone {
 		note("the search domains of the node's resolv.conf, which the API does not show, follow those of the cluster")
 	}
-	n, _ := searchCost(&d)
-	note("glibc sends %d queries for %s", n, costName)
 	c := v.configMap(systemNamespace, KubeletConfigMap)
 	if c != nil && p.Status.StartTime != nil && lastChange(c).After(p.Status.StartTime.Time) {
 		note("kubelet-config changed %s, after the pod had started: the pod may have the previous address or domain "+
@@ -242,20 +193,6 @@ func (v *view) explainPod() *v1alpha1.DoctorPod {
 			lastChange(c).UTC().Format(time.RFC3339))
 	}
 	return pod
-}
-
-// noteContainer says that the pod keeps the container that was added to it.
-func (v *view) noteContainer(pod *v1alpha1.DoctorPod) {
-	switch {
-	case v.Container != "":
-		pod.Notes = append(pod.Notes,
-			fmt.Sprintf("the ephemeral container %s was added: it cannot be removed, and stays until the pod ends", v.Container))
-	case v.UnconfirmedContainer != "":
-		pod.Notes = append(pod.Notes,
-			fmt.Sprintf("the ephemeral container %s may have been added, and would stay until the pod ends: to list them: "+
-				"kubectl -n %s get pod %s -o jsonpath='{.spec.ephemeralContainers[*].name}'",
-				v.UnconfirmedContainer, pod.Namespace, pod.Name))
-	}
 }
 
 // usesHostFile reports whether a pod has the servers of its node.

@@ -219,63 +219,37 @@ func (v *view) wants(p probe) (addrs []string, ok bool) {
 
 func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
 
-// questionOf returns the name and the type of a probe.
-func questionOf(p probe) string { return p.Name + " " + p.Type }
-
-func replyOf(p probe) string { return p.RCode + " " + strings.Join(sorted(p.Answers), " ") }
-
-// usualReplies returns the most frequent reply of the endpoints to each question about a name of the cluster, the
-// first one of several.
-func (v *view) usualReplies() map[string]probe {
-	questions, all := groupBy(only(v.usable, func(p probe) bool {
-		return p.Role == RoleEndpoint && replied(p) && v.isClusterName(p)
-	}), questionOf)
-	usual := map[string]probe{}
-	for _, q := range questions {
-		replies, same := groupBy(all[q], replyOf)
-		most := slices.MaxFunc(replies, func(a, b string) int { return cmp.Compare(len(same[a]), len(same[b])) })
-		usual[q] = same[most][0]
-	}
-	return usual
-}
-
 // findWrongAnswer returns the servers that fail for names of the cluster, or have other addresses for them than the
-// API server, or, where it has none, than most endpoints.
+// API server.
 func findWrongAnswer(v *view) (hits []hit) {
-	usual, exists := v.usualReplies(), v.existing()
 	servers, all := groupBy(only(v.usable, func(p probe) bool { return replied(p) && v.isClusterName(p) }), targetOf)
 	for _, s := range servers {
 		message := ""
 		var evidence []string
 		for _, p := range all[s] {
-			other, isEndpoint := usual[questionOf(p)]
-			if p.Role != RoleEndpoint || !isEndpoint || exists[p.Server+p.Name] {
-				other = p // which is not compared
-			}
-			if problem, line := v.wrongAnswer(p, other); problem != "" {
+			if problem, lines := v.wrongAnswer(p); problem != "" {
 				message = cmp.Or(message, problem)
-				evidence = append(evidence, probeLine(p), line)
+				evidence = append(evidence, lines...)
 			}
 		}
 		if message != "" {
-			hits = append(hits, s.hit(message, slices.DeleteFunc(evidence, func(line string) bool { return line == "" })...))
+			hits = append(hits, s.hit(message, evidence...))
 		}
 	}
 	return hits
 }
 
-// wrongAnswer returns what is wrong with a reply, and the right one.
-func (v *view) wrongAnswer(p, other probe) (problem, line string) {
+// wrongAnswer returns what is wrong with a reply. NXDOMAIN for a name without such an address is a cause of its own.
+func (v *view) wrongAnswer(p probe) (problem string, evidence []string) {
 	want, isKnown := v.wants(p)
 	switch {
 	case p.RCode != rcodeSuccess && p.RCode != rcodeNXDomain:
-		return "it fails for names of the cluster", ""
-	case isKnown && len(want) > 0 && !slices.Equal(sorted(p.Answers), want):
-		return "it has other addresses than the API server", "the API server has " + strings.Join(want, " ") + " for " + p.Name
-	case (!isKnown || len(want) == 0) && replyOf(p) != replyOf(other):
-		return "it and " + other.Server + " give different answers", probeLine(other)
+		return "it fails for names of the cluster", []string{probeLine(p)}
+	case isKnown && !slices.Equal(sorted(p.Answers), want):
+		line := fmt.Sprintf("the API server has %s for %s", cmp.Or(strings.Join(want, " "), "no such address"), p.Name)
+		return "it has other addresses than the API server", []string{probeLine(p), line}
 	}
-	return "", ""
+	return "", nil
 }
 
 // existing has the servers and names with an A record, whose NXDOMAIN for AAAA is a cause of its own.

@@ -45,12 +45,9 @@ type Snapshot struct {
 	Kubelets []Kubelet
 	PodFile  *string // the /etc/resolv.conf of the pod of the scope
 
-	// Container is the ephemeral container that was added to the pod of the scope; "": none.
+	// Container is the ephemeral container that was added to the pod of the scope, or may have been: the request had no
+	// reply; "": none.
 	Container string
-
-	// UnconfirmedContainer is an ephemeral container that may have been added to this pod: the request
-	// had no reply, and the pod could not be read afterwards; "": none.
-	UnconfirmedContainer string
 
 	// Unread has the reasons why objects or probes are missing above. A kind with a missing part
 	// is unread, too: absence does not follow from a part.

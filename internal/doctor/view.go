@@ -49,10 +49,8 @@ type view struct {
 	namespaces  map[string]*corev1.Namespace
 	dnsPodNames map[string]*corev1.Pod // dnsPods
 
-	byLabel    map[label][]*corev1.Pod // pods that have not ended; nil: not indexed yet
-	selections map[string]*selection   // of the selectors of Services, by namespace and selector
-	networks   map[label][]*networkPolicy
-	denied     map[corev1.Protocol][]hit // of deniedEgress; nil: not searched yet
+	networks map[string][]*networkPolicy // by namespace; nil: not indexed yet
+	denied   map[corev1.Protocol][]hit   // of deniedEgress; nil: not searched yet
 
 	done <-chan struct{} // is closed when the time for the checks is over; nil: never
 }

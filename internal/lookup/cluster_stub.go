@@ -19,6 +19,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/dnsnode"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/gather"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
@@ -125,7 +126,7 @@ func (s *clusterStub) exchange(network string) libc.Exchange {
 		case !s.serves(server):
 			return new(dns.Msg).SetRcode(query, dns.RcodeNameError), nil
 		case len(s.upstream) > 0:
-			return Exchange(ctx, network, s.addr, query)
+			return gather.Exchange(ctx, network, s.addr, query)
 		}
 		return s.exchangeOffline(ctx, network, query)
 	}
@@ -137,7 +138,7 @@ func (s *clusterStub) exchangeOffline(ctx context.Context, network string, query
 	s.sending.Lock()
 	defer s.sending.Unlock()
 	s.cache.Clear() // A and AAAA come in any order, and each must show all questions that it needs
-	reply, err := Exchange(ctx, network, s.addr, query)
+	reply, err := gather.Exchange(ctx, network, s.addr, query)
 	forwarded := s.takeForwarded()
 	if reply == nil || forwarded == nil {
 		return reply, err

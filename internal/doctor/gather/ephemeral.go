@@ -61,20 +61,12 @@ type podRun struct {
 	namespace string
 	pod       string
 	uid       types.UID // of the pod when it was read first; "": not read yet
-	container string    // "": none was added
-
-	unconfirmed string // a container that may have been added; "": none
+	container string    // "": none was added; it may have been if the request had no reply
 }
 
-// errReplaced is the error of a pod that ended while another one with its name was created, as those of a
-// StatefulSet: the container is not in this one.
-var errReplaced = errors.New("the pod was replaced by another one with this name: run doctor again")
-
-// errGone is the error of a pod that does not exist.
-var errGone = errors.New("not found")
-
-// hasEnded reports whether an error of read means that the pod, and each container of it, has ended.
-func hasEnded(err error) bool { return errors.Is(err, errReplaced) || errors.Is(err, errGone) }
+// errGone is the error of a pod that ended, also if another one has its name now, as those of a StatefulSet: the
+// container has ended, too.
+var errGone = errors.New("the pod is gone, or was replaced by another one with this name: run doctor again")
 
 // containerReport is what the container has found.
 type containerReport struct {
@@ -93,7 +85,7 @@ func runContainer(ctx context.Context, c Config, s *doctor.Snapshot, plan []doct
 	}
 	r := podRun{api: api, namespace: s.Scope.Namespace, pod: s.Scope.PodName}
 	report, err = r.run(ctx, c.Image, plan)
-	s.Container, s.UnconfirmedContainer = r.container, r.unconfirmed
+	s.Container = r.container
 	if err != nil {
 		failure = fmt.Sprintf("pod %s/%s: %v", r.namespace, r.pod, err)
 		if ctx.Err() != nil {
@@ -118,7 +110,7 @@ func (r *podRun) run(ctx context.Context, image string, plan []doctor.Query) (no
 	end, err := r.wait(ctx)
 	if err != nil {
 		err = fmt.Errorf("ephemeral container %s: %w", r.container, err)
-		if hasEnded(err) {
+		if errors.Is(err, errGone) {
 			r.container = "" // it ended with its pod
 		}
 		return none, err
@@ -142,14 +134,11 @@ func (r *podRun) read(ctx context.Context) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(list.Items) != 1 {
+	if len(list.Items) != 1 || r.uid != "" && list.Items[0].UID != r.uid {
 		return nil, errGone
 	}
-	pod := &list.Items[0]
-	if r.uid = cmp.Or(r.uid, pod.UID); pod.UID != r.uid {
-		return nil, errReplaced
-	}
-	return pod, nil
+	r.uid = list.Items[0].UID
+	return &list.Items[0], nil
 }
 
 // refuse returns why a container in the pod would not show what the pod reaches, or not start.
@@ -175,7 +164,8 @@ func refuse(p *corev1.Pod) error {
 	return nil
 }
 
-// add adds the container. The API server refuses to change the UID, and so the patch of another pod.
+// add adds the container. The API server refuses to change the UID, and so the patch of another pod. A request
+// without a reply may have added it.
 func (r *podRun) add(ctx context.Context, image string, plan []doctor.Query) error {
 	name := containerPrefix + strings.ToLower(rand.Text()[:5])
 	c := ephemeralContainer(name, image, plan)
@@ -188,34 +178,11 @@ func (r *podRun) add(ctx context.Context, image string, plan []doctor.Query) err
 	}
 	err = r.api.Patch(types.StrategicMergePatchType).Namespace(r.namespace).Resource("pods").Name(r.pod).
 		SubResource("ephemeralcontainers").Body(patch).Do(ctx).Error()
-	switch status := apierrors.APIStatus(nil); {
-	case err == nil:
-		r.container = name
-	case !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError: // a timeout of the API server
-		return r.confirm(ctx, name, err)
-	case apierrors.IsInvalid(err), apierrors.IsConflict(err):
-		if _, readErr := r.read(ctx); errors.Is(readErr, errReplaced) {
-			return errReplaced
-		}
+	var status apierrors.APIStatus
+	if isRefused := errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError; err == nil || !isRefused {
+		r.container = name // also without a reply
 	}
 	return err
-}
-
-// confirm returns nil if the pod has the container although the request that adds it failed: the API server
-// may have added it without a reply, which is then unconfirmed if the pod cannot be read, either.
-func (r *podRun) confirm(ctx context.Context, name string, failure error) error {
-	pod, err := r.read(ctx)
-	switch {
-	case hasEnded(err):
-		return err
-	case err != nil:
-		r.unconfirmed = name
-		return failure
-	case !slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == name }):
-		return fmt.Errorf("%w; the pod does not have it", failure)
-	}
-	r.container = name
-	return nil
 }
 
 // ephemeralContainer returns a container that sends the queries. It conforms to the level restricted

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -95,9 +96,33 @@ func Snapshot(ctx context.Context, c Config) (*doctor.Snapshot, error) {
 			return nil, r.failed
 		}
 	}
-	r.configMaps(ctx)
+	r.configMaps(ctx, r.configMapNames())
 	return s, nil
 }
+
+// Names reads what decides the names of a cluster: all Namespaces, Services and EndpointSlices, the pods of the
+// namespace of the scope, and the kubelets' configuration, which may be missing.
+func Names(ctx context.Context, c Config) (*doctor.Snapshot, error) {
+	r := newReader(c)
+	s := r.snapshot
+	for _, q := range requests(s) {
+		if !slices.Contains([]doctor.Kind{doctor.Namespaces, doctor.Services, doctor.Slices, doctor.Pods}, q.kind) {
+			continue
+		}
+		if q.kind == doctor.Pods {
+			q.namespace = s.Scope.Namespace
+		}
+		r.list(ctx, q)
+		if why := s.Unread[q.kind]; why != "" {
+			return nil, fmt.Errorf("%s; or write the objects that matter to a file, and set -f", why)
+		}
+	}
+	r.configMaps(ctx, []types.NamespacedName{kubeletConfigMap})
+	return s, nil
+}
+
+// kubeletConfigMap is the ConfigMap with the kubelets' configuration.
+var kubeletConfigMap = types.NamespacedName{Namespace: systemNamespace, Name: doctor.KubeletConfigMap}
 
 // request is a list of the objects of a kind.
 type request struct {
@@ -241,10 +266,12 @@ func (r *reader) unread(kind doctor.Kind, why string) {
 func (r *reader) fail(kind doctor.Kind, err error) {
 	var status apierrors.APIStatus
 	answered := errors.As(err, &status)
-	switch {
-	case !answered && r.failed == nil:
+	if !answered && r.failed == nil {
 		r.failed = fmt.Errorf("the API server cannot be reached: %w", err)
-		fallthrough
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		r.unread(kind, fmt.Sprintf("list %s: not finished in time", kind))
 	case !answered:
 		r.unread(kind, fmt.Sprintf("list %s: %v", kind, err))
 	case apierrors.IsForbidden(err):
@@ -256,16 +283,15 @@ func (r *reader) fail(kind doctor.Kind, err error) {
 	}
 }
 
-// configMaps reads the kubelets' configuration and those of the cluster DNS, by name: other
-// ConfigMaps are not read, and a Role may permit some of these only.
-func (r *reader) configMaps(ctx context.Context) {
+// configMaps reads ConfigMaps by name: others are not read, and a Role may permit some of these only.
+func (r *reader) configMaps(ctx context.Context, names []types.NamespacedName) {
 	api, err := cluster.NewClient(r.config.API, corev1.SchemeGroupVersion, &corev1.ConfigMap{})
 	if err != nil {
 		r.unread(doctor.ConfigMaps, err.Error())
 		return
 	}
 	r.snapshot.UnreadConfigMaps = map[types.NamespacedName]string{}
-	for i, name := range r.configMapNames() {
+	for i, name := range names {
 		if i >= maxConfigMaps {
 			r.snapshot.UnreadConfigMaps[name] = fmt.Sprintf("ConfigMap %s: not read: the limit is %d ConfigMaps", name, maxConfigMaps)
 			continue
@@ -285,7 +311,7 @@ func (r *reader) configMaps(ctx context.Context) {
 // configMapNames returns the names of the kubelets' configuration and of the ConfigMaps that the pods
 // of the cluster DNS mount, each once.
 func (r *reader) configMapNames() []types.NamespacedName {
-	names := []types.NamespacedName{{Namespace: systemNamespace, Name: doctor.KubeletConfigMap}}
+	names := []types.NamespacedName{kubeletConfigMap}
 	seen := map[types.NamespacedName]bool{names[0]: true}
 	for _, p := range doctor.DNSPods(doctor.FindDNSService(r.snapshot.Services), r.snapshot.Pods) {
 		for _, mounted := range doctor.MountedConfigMaps(p) {

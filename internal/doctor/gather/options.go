@@ -53,8 +53,8 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 		"time limit, a `DURATION`: a check without its data by then is printed as not checked")
 }
 
-// maxObjects is the largest number of objects of each kind to read.
-const maxObjects = 50_000
+// MaxObjects is the largest number of objects of each kind to read.
+const MaxObjects = 50_000
 
 // Parse validates the options, and returns the Config without its API.
 func (o *Options) Parse() (Config, error) {
@@ -83,7 +83,7 @@ func (o *Options) Parse() (Config, error) {
 	if c.Timeout <= 0 {
 		return c, usage.Errorf("--timeout: must be positive")
 	}
-	c.MaxObjects = maxObjects
+	c.MaxObjects = MaxObjects
 	return c, nil
 }
 

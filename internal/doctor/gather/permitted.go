@@ -11,9 +11,9 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -50,14 +50,26 @@ func Kubelets(ctx context.Context, c Config, s *doctor.Snapshot) {
 		s.Unread[doctor.Kubelets] = err.Error()
 		return
 	}
-	configs, errs := each(ctx, nodes, func(ctx context.Context, n corev1.Node) (doctor.Kubelet, error) {
-		config, err := kubeletConfig(ctx, api, n.Name)
-		if err != nil {
-			return doctor.Kubelet{}, fmt.Errorf("node %s: configz: %w", n.Name, err)
+	configs, errs := make([]doctor.Kubelet, len(nodes)), make([]error, len(nodes))
+	var group errgroup.Group
+	group.SetLimit(parallel)
+	for i, n := range nodes {
+		group.Go(func() error {
+			config, err := kubeletConfig(ctx, api, n.Name)
+			if err != nil {
+				errs[i] = fmt.Errorf("node %s: configz: %w", n.Name, err)
+			}
+			configs[i] = doctor.Kubelet{Node: n.Name, Config: config}
+			return nil
+		})
+	}
+	_ = group.Wait() // the errors are in errs
+	for i, err := range errs {
+		if err == nil {
+			s.Kubelets = append(s.Kubelets, configs[i])
 		}
-		return doctor.Kubelet{Node: n.Name, Config: config}, nil
-	})
-	s.Kubelets = configs
+	}
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if len(nodes) < len(s.Nodes) {
 		errs = append(errs, fmt.Errorf("the cluster has more than %d nodes", maxKubelets))
 	}
@@ -96,30 +108,6 @@ func kubeletConfig(ctx context.Context, api rest.Interface, node string) (kube.K
 		return kube.KubeletConfiguration{}, errors.New("the reply has no kubeletconfig")
 	}
 	return *reply.Config, nil
-}
-
-// each calls get for every element, some at the same time, and returns the results and the
-// errors in the order of the elements.
-func each[T, R any](ctx context.Context, list []T, get func(context.Context, T) (R, error)) (results []R, errs []error) {
-	all, failed := make([]R, len(list)), make([]error, len(list))
-	slots := make(chan struct{}, parallel)
-	var group sync.WaitGroup
-	for i, element := range list {
-		slots <- struct{}{}
-		group.Go(func() {
-			defer func() { <-slots }()
-			all[i], failed[i] = get(ctx, element)
-		})
-	}
-	group.Wait()
-	for i, err := range failed {
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		results = append(results, all[i])
-	}
-	return slices.Clip(results), errs
 }
 
 // limits are the sizes, in bytes, beyond which nothing is read. Tenants write objects of up to

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"sync"
@@ -17,7 +18,6 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/lookup"
 )
 
 const (
@@ -110,7 +110,7 @@ func send(ctx context.Context, q doctor.Query, start time.Time) v1alpha1.DoctorP
 	sent := time.Now()
 	replying, cancel := context.WithTimeout(ctx, replyTime)
 	defer cancel()
-	reply, err := lookup.Exchange(replying, q.Protocol, q.Server, query)
+	reply, err := Exchange(replying, q.Protocol, q.Server, query)
 	p := v1alpha1.DoctorProbe{
 		Server: q.Server.String(), Role: q.Role, Means: q.Means, Protocol: q.Protocol, Name: q.Name, Type: q.Type, Answers: []string{},
 		StartMicros: sent.Sub(start).Microseconds(), Micros: time.Since(sent).Microseconds(),
@@ -125,6 +125,34 @@ func send(ctx context.Context, q doctor.Query, start time.Time) v1alpha1.DoctorP
 		p.Answers = addresses(reply)
 	}
 	return p
+}
+
+// Exchange sends query to server over network, udp or tcp, and waits for the reply until ctx ends. Invalid messages
+// and replies to other queries are ignored, as the C libraries do.
+//
+// dns.Client is not used: it returns the first message that it cannot parse as an error,
+// and its reads end at its timeouts only, not when ctx is cancelled.
+func Exchange(ctx context.Context, network string, server netip.AddrPort, query *dns.Msg) (*dns.Msg, error) {
+	var dialer net.Dialer
+	c, err := dialer.DialContext(ctx, network, server.String())
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
+	conn := dns.Conn{Conn: c, UDPSize: dns.MaxMsgSize}
+	if err := conn.WriteMsg(query); err != nil {
+		return nil, err
+	}
+	for {
+		reply, err := conn.ReadMsg()
+		if reply == nil && !errors.Is(err, dns.ErrShortRead) {
+			return nil, err
+		}
+		if err == nil && reply.Id == query.Id && len(reply.Question) == 1 && reply.Question[0].Qtype == query.Question[0].Qtype {
+			return reply, nil
+		}
+	}
 }
 
 // maxRCode is the largest rcode of a reply: 12 bits (RFC 6891 section 6.1.3).
