@@ -15,6 +15,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/spec"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // register is an object that clients query: its states in the order in which they were
@@ -223,7 +224,7 @@ func (l *load) more(changes, questions int) {
 		acked, queries := r.progress()
 		before[r] = count{acked, queries}
 	}
-	eventually(l.t, "changes and questions", func() error {
+	poll.UntilNil(l.t, "changes and questions", func() error {
 		return l.each(func(r *register) error {
 			acked, queries := r.progress()
 			if acked -= before[r].acked; acked < changes {
@@ -238,10 +239,10 @@ func (l *load) more(changes, questions int) {
 }
 
 // catchUp ends the changes and waits until the server has the last states.
-func (l *load) catchUp() (took time.Duration) {
+func (l *load) catchUp() {
 	l.t.Helper()
 	l.stopWriting()
-	return eventually(l.t, "the last states", func() error { return l.each((*register).behind) })
+	poll.UntilNil(l.t, "the last states", func() error { return l.each((*register).behind) })
 }
 
 // each joins the errors of the objects.
@@ -265,22 +266,3 @@ func (l *load) report() {
 
 // patience limits everything that must happen at some time, on a busy machine too.
 const patience = 3 * time.Minute
-
-// eventually calls f until it returns nil.
-func eventually(t *testing.T, what string, f func() error) (took time.Duration) {
-	t.Helper()
-	start := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	for tick := time.Tick(5 * time.Millisecond); ; {
-		err := f()
-		if err == nil {
-			return time.Since(start)
-		}
-		select {
-		case <-tick:
-		case <-ctx.Done():
-			t.Fatalf("%s: not after %v: %v", what, patience, err)
-		}
-	}
-}

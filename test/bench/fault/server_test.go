@@ -23,6 +23,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -33,18 +34,8 @@ type server struct {
 	http    string
 }
 
-// build builds the program.
-func build(t *testing.T) (program string) {
-	t.Helper()
-	program = filepath.Join(t.TempDir(), "dnsconfigurer")
-	if err := peer.Build(t.Context(), "../../..", "./cmd/dnsconfigurer", program); err != nil {
-		t.Fatal(err)
-	}
-	return program
-}
-
 // newServer returns a server that is not running. It forwards to a resolver of the test.
-func newServer(t *testing.T, program, kubeconfig string, fields ...string) *server {
+func newServer(t *testing.T, kubeconfig string, fields ...string) *server {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "kubeconfig")
@@ -56,7 +47,10 @@ func newServer(t *testing.T, program, kubeconfig string, fields ...string) *serv
 	addrs := process.Loopback(t, 2)
 	resolver := dnstest.Start(t, dnstest.Reply(upstream.Reply))
 	s := &server{address: addrs[0], http: addrs[1]}
-	s.Program, s.LogFile = program, filepath.Join(dir, "log")
+	s.Program, s.LogFile = filepath.Join(dir, "dnsconfigurer"), filepath.Join(dir, "log")
+	if err := peer.Build(t.Context(), "../../..", "./cmd/dnsconfigurer", s.Program); err != nil {
+		t.Fatal(err)
+	}
 	s.Args = []string{"dns", "--config", config, "--kubeconfig", file, "--listen", s.address, "--http", s.http,
 		"--upstream", resolver.Addr.String()}
 	t.Cleanup(func() {
@@ -73,6 +67,15 @@ func (s *server) start(t *testing.T) {
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// startReady starts a server, and returns it when it is ready.
+func startReady(t *testing.T, kubeconfig string) *server {
+	t.Helper()
+	s := newServer(t, kubeconfig)
+	s.start(t)
+	poll.UntilNil(t, "a ready server", s.ready)
+	return s
 }
 
 // get returns a page of the server; code 0 means that there is no response.
