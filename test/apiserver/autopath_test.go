@@ -4,18 +4,14 @@
 package apiserver_test
 
 import (
-	"encoding/json"
 	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 )
@@ -37,7 +33,6 @@ func autopath(annotations map[string]string) pod {
 func TestAPIServerAutopath(t *testing.T) {
 	s := startAutopath(t)
 	t.Run("applied", s.applied)
-	t.Run("replaced", s.replaced)
 	t.Run("left alone", s.leftAlone)
 	t.Run("changed", s.changed)
 	t.Run("managers", s.managers)
@@ -132,64 +127,9 @@ func (s *autopathTest) applied(t *testing.T) {
 				}
 				s.run(t, namespace, yaml, apply...)
 				s.expect(t, namespace, yaml, autopath(nil))
-				s.rendered(t, namespace, yaml)
 			})
 		}
 	}
-}
-
-// rendered closes the loop: what is stored gives pods the search domain of autopath.
-func (s *autopathTest) rendered(t *testing.T, namespace, manifests string) {
-	stored := s.run(t, namespace, manifests, "get", "-f", "-", "-o", "json")
-	host := filepath.Join(t.TempDir(), "resolv.conf")
-	if err := os.WriteFile(host, []byte("nameserver 192.0.2.53\nsearch corp.example\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "go", "run", "../../cmd/dnsconfigurer", "render", "-f",
-		"-", "-o", "json", "--resolv-conf", host)
-	cmd.Stdin = strings.NewReader(stored)
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	count := 0
-	for line := range strings.Lines(string(out)) {
-		var got struct {
-			Kind, Name                     string
-			Nameservers, Searches, Options []string
-			Findings                       []any
-		}
-		if err := json.Unmarshal([]byte(line), &got); err != nil {
-			t.Fatal(err)
-		}
-		count++
-		file := [][]string{got.Nameservers, got.Searches, got.Options}
-		want := [][]string{{"10.96.0.10"}, {"search." + namespace + ".cluster.local.ap.k8s.io"}, {"ndots:5"}}
-		if diff := cmp.Diff(want, file); diff != "" || len(got.Findings) > 0 {
-			t.Errorf("%s %s: findings %v (-want +got)\n%s", got.Kind, got.Name, got.Findings, diff)
-		}
-	}
-	if want := 2 * len(kinds); count != want {
-		t.Errorf("%d were rendered, want %d", count, want)
-	}
-}
-
-// replaced sends all that is stored, pods and Jobs too, with the policy as the author
-// wrote it.
-func (s *autopathTest) replaced(t *testing.T) {
-	const namespace = "replaced"
-	s.namespace(t, namespace)
-	yaml := manifests(t, kinds, pod{policy: kep})
-	s.run(t, namespace, yaml, "create", "-f", "-")
-	list := objects(t, s.run(t, namespace, yaml, "get", "-f", "-", "-o", "json"))
-	for _, o := range list {
-		unstructured.RemoveNestedField(fields(o), "metadata", "annotations")
-		if err := unstructured.SetNestedField(fields(o), kep, "spec", "dnsPolicy"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.run(t, namespace, text(t, map[string]any{"apiVersion": "v1", "kind": "List", "items": list}), "replace", "-f", "-")
-	s.expect(t, namespace, yaml, autopath(nil))
 }
 
 // leftAlone is who does not ask by dnsPolicy.

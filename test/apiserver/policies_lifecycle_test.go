@@ -38,8 +38,6 @@ func TestAPIServerPolicies_Lifecycle(t *testing.T) {
 	}
 	l.namespace(t, "payments")
 	t.Run("check", l.check)
-	t.Run("ten times", l.tenTimes)
-	t.Run("replace", l.replace)
 	t.Run("domain", l.changeDomain)
 	t.Run("upgrade", l.upgrade)
 }
@@ -107,26 +105,6 @@ func (l lifecycleTest) check(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err == nil ||
 		!strings.Contains(string(out), "creating a Pod in namespace missing as a dry run: ") {
 		t.Errorf("in a missing namespace: %v\n%s", err, out)
-	}
-}
-
-// tenTimes: with a paramKind of a core type this ended enforcement until a restart of
-// kube-apiserver.
-func (l lifecycleTest) tenTimes(t *testing.T) {
-	for range 10 {
-		l.kubectl.MustRun(t, l.all(t), "apply", "-f", "-")
-		l.until(t, true)
-		l.kubectl.MustRun(t, l.all(t), "delete", "-f", "-")
-		l.until(t, false)
-	}
-}
-
-func (l lifecycleTest) replace(t *testing.T) {
-	l.kubectl.MustRun(t, l.all(t), "apply", "-f", "-")
-	l.until(t, true)
-	for range 3 {
-		l.kubectl.MustRun(t, l.all(t), "replace", "--force", "-f", "-")
-		l.until(t, true)
 	}
 }
 

@@ -9,10 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/policies"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
@@ -226,42 +222,5 @@ func (p policyTest) generatedNames(t *testing.T) {
 	if v.Refused != "" ||
 		!strings.Contains(strings.Join(v.Warnings, "\n"), "-xxxxx.checkout-v1.payments.svc.cluster.local would be 65 characters") {
 		t.Errorf("a Job: %+v", v)
-	}
-}
-
-// BenchmarkAPIServerPolicies is the creation of a pod, as a dry run, without the policies
-// and with them.
-func BenchmarkAPIServerPolicies(b *testing.B) {
-	c := apiserver.Start(b, withoutAccounts)
-	config, err := c.Config()
-	if err != nil {
-		b.Fatal(err)
-	}
-	api, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		b.Fatal(err)
-	}
-	plain := corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "registry.example/c"}}}
-	configured := *plain.DeepCopy()
-	configured.Subdomain, configured.SetHostnameAsFQDN = "checkout", new(true)
-	configured.DNSConfig = &corev1.PodDNSConfig{
-		Nameservers: []string{"192.0.2.1"}, Searches: []string{"corp.example", "eu.corp.example"},
-		Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: new("2")}, {Name: "edns0"}},
-	}
-	for _, with := range []string{"without", "with"} {
-		if with == "with" {
-			enforce(b, c.Kubectl(b))
-		}
-		for name, spec := range map[string]corev1.PodSpec{"plain": plain, "configured": configured} {
-			b.Run(name+"/policies="+with, func(b *testing.B) {
-				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: spec}
-				for b.Loop() {
-					if _, err := api.CoreV1().Pods("default").Create(b.Context(), pod,
-						metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		}
 	}
 }

@@ -249,5 +249,4 @@ func (w *webhookTest) autopath(t *testing.T, c *apiserver.Cluster) {
 		stored.Spec.DNSPolicy != "ClusterFirstWithHostNet" || stored.Labels["again"] != "yes" {
 		t.Errorf("applied again: %+v, %v", stored, err)
 	}
-	t.Run("managers", (&autopathTest{c.Kubectl(t)}).managers)
 }
