@@ -26,38 +26,17 @@ const (
 	maxMessage = 16 << 20 // the kubelet's limit, in bytes (internal/cri in Kubernetes)
 )
 
-// BenchmarkContainerd measures calls to containerd, without the shim and through it.
-// RunPodSandbox takes a tenth of a second, with a variation above the shim's share, which
-// BenchmarkInstant measures.
-func BenchmarkContainerd(b *testing.B) {
-	m := newMachine(b, "")
-	pods := typicalPods(b, maxPods)
-	shim := startProcess(b, m.endpoint(), pods)
-	direct := m.kubelet(b, m.endpoint(), "direct")
-	config := direct.sandboxOf(engine(b, facts()), m.host(), pods[0])
-	compare(b, direct, shim, []call{
-		{"Version", version},
-		{"ListPodSandbox", list},
-		{"RunPodSandbox", func(b *testing.B, k kubelet) error {
-			sandbox, err := k.start(b.Context(), config)
-			b.StopTimer()
-			defer b.StartTimer()
-			if err != nil {
-				return err
-			}
-			return k.remove(b.Context(), sandbox)
-		}},
-	})
-}
-
 // BenchmarkInstant measures calls to a runtime that replies at once.
 func BenchmarkInstant(b *testing.B) {
 	pods := typicalPods(b, maxPods)
 	socket := serve(b, newInstant(b, pods))
 	shim := startProcess(b, socket, pods)
-	direct := kubelet{runtime: runtimeapi.NewRuntimeServiceClient(connect(b, socket)), timings: new(timings)}
+	direct := kubelet{runtime: runtimeapi.NewRuntimeServiceClient(connect(b, socket))}
 	compare(b, direct, shim, []call{
-		{"Version", version},
+		{"Version", func(b *testing.B, k kubelet) error {
+			_, err := k.runtime.Version(b.Context(), &runtimeapi.VersionRequest{})
+			return err
+		}},
 		{"ListPodSandbox-110", list},
 		{"RunPodSandbox", starts(b, pods)},
 		{"ListContainers-8MiB", listLarge},
@@ -131,11 +110,6 @@ func compare(b *testing.B, direct kubelet, shim *shimProcess, calls []call) {
 			}
 		})
 	}
-}
-
-func version(b *testing.B, k kubelet) error {
-	_, err := k.runtime.Version(b.Context(), &runtimeapi.VersionRequest{})
-	return err
 }
 
 func list(b *testing.B, k kubelet) error {

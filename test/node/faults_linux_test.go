@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,8 +17,16 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
-// secondDNS is a second address of the cluster DNS, as some clusters have.
-var secondDNS = netip.MustParseAddr("10.96.0.11")
+// The servers of the machine.
+var (
+	clusterDNS = facts().ClusterDNS[0]
+	secondDNS  = netip.MustParseAddr("10.96.0.11") // of the cluster DNS, as some clusters have
+	nodeCache  = facts().Autopath.NodeCache
+	outside    = netip.MustParseAddr("192.0.2.53") // as in the machine's resolv.conf
+)
+
+// at returns the address of a DNS server.
+func at(addr netip.Addr) string { return netip.AddrPortFrom(addr, 53).String() }
 
 // The duration of a fault: a restart, and a server that does not reply. The second is
 // longer than a failing lookup takes, except for glibc's with a search list.
@@ -30,19 +37,18 @@ const (
 
 // A fault happens to a node cache or its servers under load.
 type fault struct {
-	name      string
-	two       bool // the cluster DNS has two addresses
-	lossless  bool // no lookup may fail
-	nodeLocal bool // it also happens to NodeLocal DNSCache
-	pause     time.Duration
-	log       string // directory of the node cache's log, with a slash at the end; "": that of the machine
-	happens   func(t *testing.T, s *served, l load)
+	name     string
+	two      bool // the cluster DNS has two addresses
+	lossless bool // no lookup may fail
+	pause    time.Duration
+	log      string // directory of the node cache's log, with a slash at the end; "": that of the machine
+	happens  func(t *testing.T, s *served, l load)
 }
 
 var faults = []fault{
 	{name: "nothing", lossless: true, happens: func(*testing.T, *served, load) {}},
-	{name: "the node cache is killed", lossless: true, nodeLocal: true, happens: restartNodeCache},
-	{name: "the node cache hangs", lossless: true, nodeLocal: true, happens: func(t *testing.T, s *served, _ load) { s.hang(t, s.cache) }},
+	{name: "the node cache is killed", lossless: true, happens: restartNodeCache},
+	{name: "the node cache hangs", lossless: true, happens: func(t *testing.T, s *served, _ load) { s.hang(t, s.cache) }},
 	{name: "the readers of the node cache hang", lossless: true, happens: hangReaders},
 	{name: "the node cache exceeds its memory limit", lossless: true, happens: exhaustMemory},
 	{name: "the disk of the node cache is full", lossless: true, log: "small/", happens: fillDisk},
@@ -61,28 +67,6 @@ var faults = []fault{
 	{name: "the node cache is upgraded ten times", lossless: true, pause: upgrade, happens: upgradeNodeCache},
 }
 
-// corefile is that of NodeLocal DNSCache without health, prometheus and loop, which no lookup depends on.
-const corefile = `cluster.local in-addr.arpa ip6.arpa {
-  bind CACHE
-  errors
-  cache {
-    success 9984 30
-    denial 9984 5
-  }
-  reload
-  forward . CLUSTER {
-    force_tcp
-  }
-}
-. {
-  bind CACHE
-  errors
-  cache 30
-  reload
-  forward . UPSTREAM
-}
-`
-
 // TestFaults looks up a thousand names during each fault. A name that exists is never
 // denied, a failing lookup returns EAI_AGAIN, lookups succeed again after the fault, and none
 // fails during upgrades. The durations are logged, not checked; docs/dns.md has the
@@ -100,27 +84,6 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestFaults_NodeLocal: with NodeLocal DNSCache's configuration lookups fail, or say that a name does not exist that
-// does.
-func TestFaults_NodeLocal(t *testing.T) {
-	nodetools.Install(t)
-	ask, coreDNS := compileAsk(t), filepath.Join(t.TempDir(), "coredns")
-	if out, err := exec.Command("go", "-C", "../bench", "build", "-o", coreDNS, "./cmd/coredns").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	program := process.Build(t, t.TempDir())
-	for _, f := range faults {
-		if f.nodeLocal {
-			t.Run(f.name, func(t *testing.T) {
-				s := newServed(t, served{program: program, coreDNS: coreDNS}, false)
-				if s.lookUpDuring(t, ask, f) == 0 {
-					t.Error("no lookup failed: the fault or the load is too weak")
-				}
-			})
-		}
-	}
-}
-
 // compileAsk returns the program that looks up names, for each library.
 func compileAsk(t *testing.T) map[string]string {
 	dir := t.TempDir()
@@ -130,10 +93,9 @@ func compileAsk(t *testing.T) map[string]string {
 	return ask
 }
 
-// lookUpDuring looks up names during a fault, and returns how many lookups failed. A wrong reply is an error, or a
-// failed lookup of another server.
+// lookUpDuring looks up names during a fault, and returns how many lookups failed. A wrong reply is an error.
 func (s *served) lookUpDuring(t *testing.T, ask map[string]string, f fault) (failed int) {
-	l := s.startLoad(t, ask, cmp.Or(f.pause, pause), s.coreDNS == "")
+	l := s.startLoad(t, ask, cmp.Or(f.pause, pause))
 	l.reach(t, 15)
 	f.happens(t, s, l)
 	l.wait(t)
@@ -141,9 +103,7 @@ func (s *served) lookUpDuring(t *testing.T, ask map[string]string, f fault) (fai
 		c := p.tally(t, l.lines(p))
 		t.Logf("%-14s %3d found, %2d absent, %3d try again; p50 %v, p99 %v, worst %v", p,
 			c.found, c.absent, c.again, c.part(500), c.part(990), c.part(1000))
-		if s.coreDNS != "" {
-			failed += len(c.wrong)
-		} else if len(c.wrong) > 0 {
+		if len(c.wrong) > 0 {
 			t.Errorf("%s: %d wrong replies:\n%s", p, len(c.wrong), strings.Join(c.wrong, "\n"))
 		}
 		failed += c.again
@@ -157,7 +117,6 @@ type served struct {
 	*machine
 	*internet
 	program string
-	coreDNS string       // runs as the node cache; "": program does
 	addrs   []netip.Addr // of the cluster DNS
 	cluster []string     // process IDs
 	logs    string       // directory of the node cache's log, with a slash at the end; "": that of the machine
@@ -175,7 +134,9 @@ func newServed(t *testing.T, s served, two bool) *served {
 	if two {
 		s.addrs = append(s.addrs, secondDNS)
 	}
-	s.addAddresses(t, append([]netip.Addr{nodeCache, outside}, s.addrs...)...)
+	for _, a := range append([]netip.Addr{nodeCache, outside}, s.addrs...) {
+		s.run(t, fmt.Sprintf("ip addr add %s/32 dev lo && echo added", a))
+	}
 	s.internet = s.startOutside(t, loadRecords)
 	s.write(t, "objects/objects.yaml", loadObjects())
 	s.startCluster(t)
@@ -206,15 +167,9 @@ func (s *served) startNodeCache(t *testing.T) {
 	}
 	s.write(t, "nodecache.yaml", config)
 	command := fmt.Sprintf("%s nodecache --config %s", s.program, filepath.Join(s.dir, "nodecache.yaml"))
-	serves := `msg="fallback to the cluster DNS"`
-	if s.coreDNS != "" {
-		s.write(t, "Corefile", strings.NewReplacer("CACHE", nodeCache.String(), "CLUSTER", clusterDNS.String(),
-			"UPSTREAM", outside.String()).Replace(corefile))
-		command, serves = fmt.Sprintf("%s -conf %s", s.coreDNS, filepath.Join(s.dir, "Corefile")), "CoreDNS-"
-	}
 	s.cache = s.spawn(t, command, log)
 	await(t, func() error {
-		if s.run(t, fmt.Sprintf(`cat "$DIR/%[2]s" 2>/dev/null | { grep -c '%[1]s' || true; }`, serves, log)) == "0" {
+		if s.run(t, fmt.Sprintf(`cat "$DIR/%s" 2>/dev/null | { grep -c 'msg="fallback to the cluster DNS"' || true; }`, log)) == "0" {
 			return errors.New("the node cache does not serve")
 		}
 		return nil

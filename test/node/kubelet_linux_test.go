@@ -8,11 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -27,13 +24,11 @@ import (
 type kubelet struct {
 	runtime runtimeapi.RuntimeServiceClient
 	cgroup  string
-	timings *timings
-	label   string // of the timings
 }
 
-func (m *machine) kubelet(t testing.TB, socket, label string) kubelet {
+func (m *machine) kubelet(t testing.TB, socket string) kubelet {
 	t.Helper()
-	return kubelet{runtimeapi.NewRuntimeServiceClient(connect(t, socket)), m.cgroup, &m.timings, label}
+	return kubelet{runtimeapi.NewRuntimeServiceClient(connect(t, socket)), m.cgroup}
 }
 
 // sandboxOf returns a kubelet's request for pod. A kubelet ignores the annotations of the
@@ -117,16 +112,10 @@ func (k kubelet) runPod(ctx context.Context, config *runtimeapi.PodSandboxConfig
 }
 
 func (k kubelet) start(ctx context.Context, config *runtimeapi.PodSandboxConfig) (sandbox string, err error) {
-	start := time.Now()
 	r, err := k.runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
 	if err != nil {
 		return "", fmt.Errorf("starting the sandbox of %s: %w", config.Metadata.Name, err)
 	}
-	network := "pod network"
-	if config.Linux.SecurityContext.NamespaceOptions.Network == runtimeapi.NamespaceMode_NODE {
-		network = "host network"
-	}
-	k.timings.add("sandbox, "+k.label+", "+network, start)
 	return r.PodSandboxId, nil
 }
 
@@ -163,11 +152,6 @@ func (k kubelet) view(ctx context.Context, container string) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	return parseView(out)
-}
-
-// parseView parses the output of viewScript.
-func parseView(out string) (view, error) {
 	part := strings.SplitN(out, "\n", 4)
 	if len(part) != 4 {
 		return view{}, fmt.Errorf("unexpected output of a container: %q", out)
@@ -204,30 +188,4 @@ func (k kubelet) remove(ctx context.Context, sandbox string) error {
 	}
 	_, err = k.runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox})
 	return err
-}
-
-// timings are durations by what was measured.
-type timings struct {
-	mu    sync.Mutex
-	times map[string][]time.Duration
-}
-
-func (l *timings) add(what string, start time.Time) {
-	took := time.Since(start)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.times == nil {
-		l.times = map[string][]time.Duration{}
-	}
-	l.times[what] = append(l.times[what], took)
-}
-
-func (l *timings) report(t *testing.T) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, what := range slices.Sorted(maps.Keys(l.times)) {
-		times := slices.Sorted(slices.Values(l.times[what]))
-		t.Logf("%-40s %4d times, median %v, max %v", what, len(times),
-			times[(len(times)-1)/2].Round(time.Millisecond), times[len(times)-1].Round(time.Millisecond))
-	}
 }

@@ -81,22 +81,16 @@ type loadPod struct {
 
 func (p loadPod) String() string { return p.library + "-" + p.policy }
 
-// loadPods returns two pods of each library on a node with a node cache. One of them has autopath unless that is
-// missing.
-func loadPods(t *testing.T, m *machine, hasAutopath bool) (pods []loadPod) {
+// loadPods returns two pods of each library on a node with a node cache. One of them has autopath.
+func loadPods(t *testing.T, m *machine) (pods []loadPod) {
 	autopath, listed := facts(), facts()
 	autopath.Autopath.ClusterDNSFallback = false
 	listed.ClusterDNS = []netip.Addr{nodeCache}
-	type kind struct {
+	for _, p := range []struct {
 		name string
 		node policy.Node
 		pod  *corev1.Pod
-	}
-	kinds := []kind{{"list", listed, newPod("list", corev1.PodSpec{})}, {"autopath", autopath, autopathPod("autopath")}}
-	if !hasAutopath {
-		kinds[1] = kind{"list2", listed, newPod("list", corev1.PodSpec{})}
-	}
-	for _, p := range kinds {
+	}{{"list", listed, newPod("list", corev1.PodSpec{})}, {"autopath", autopath, autopathPod("autopath")}} {
 		d := engine(t, p.node).Decide(kube.FromPod(p.pod), m.host())
 		if d.Error != "" {
 			t.Fatal(d.Error)
@@ -118,9 +112,9 @@ type load struct {
 
 // startLoad starts the programs. The programs of a pod share a mount namespace with its
 // resolv.conf and write to one file.
-func (m *machine) startLoad(t *testing.T, ask map[string]string, pause time.Duration, hasAutopath bool) load {
+func (m *machine) startLoad(t *testing.T, ask map[string]string, pause time.Duration) load {
 	t.Helper()
-	l := load{machine: m, ask: ask, pods: loadPods(t, m, hasAutopath)}
+	l := load{machine: m, ask: ask, pods: loadPods(t, m)}
 	script := ""
 	for _, p := range l.pods {
 		m.write(t, p.String()+".conf", p.resolvConf)
@@ -247,4 +241,14 @@ func (p loadPod) tally(t *testing.T, lines []string) (c tally) {
 // part returns a quantile of the delays, in thousandths.
 func (c tally) part(thousandths int) time.Duration {
 	return c.delays[(len(c.delays)-1)*thousandths/1000].Round(time.Millisecond / 10)
+}
+
+// found returns the result of the program ask: sorted addresses, or the name of an error.
+func found(out string) string {
+	if failure, _, ok := strings.Cut(out, ":"); ok && strings.HasPrefix(failure, "error ") {
+		return failure
+	}
+	addrs := strings.Fields(out)
+	slices.Sort(addrs)
+	return strings.Join(addrs, " ")
 }

@@ -44,7 +44,6 @@ type machine struct {
 	shell      io.Writer
 	answers    *bufio.Scanner
 	containerd string // the process ID inside; "": not running
-	timings    timings
 }
 
 // setup prepares the namespaces. The files that a runtime writes outside its own
@@ -202,7 +201,6 @@ func (m *machine) endpoint() string { return filepath.Join(m.dir, "containerd.so
 // startContainerd starts containerd and returns when it can run pods.
 func (m *machine) startContainerd(t testing.TB) {
 	t.Helper()
-	start := time.Now()
 	m.containerd = m.spawn(t, `containerd --config "$DIR/config.toml"`, "log")
 	r := runtimeapi.NewRuntimeServiceClient(connect(t, m.endpoint()))
 	await(t, func() error {
@@ -214,11 +212,6 @@ func (m *machine) startContainerd(t testing.TB) {
 		}
 		return err
 	})
-	v, err := r.Version(t.Context(), &runtimeapi.VersionRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.timings.add("start of "+v.RuntimeName+" "+v.RuntimeVersion, start)
 }
 
 // killContainerd ends containerd as a crash does. Its pods keep running.

@@ -25,16 +25,10 @@ import (
 // TestNode boots one machine and runs every pod of the package on it.
 func TestNode(t *testing.T) {
 	m := newMachine(t, "")
-	t.Cleanup(func() { m.timings.report(t) })
 	t.Run("limits", m.testLimits)
-	t.Run("libraries", m.testLibraries)
-	t.Run("search lists", m.testSearchLists)
 	t.Run("outcomes", m.testOutcomes)
 	t.Run("injection", m.testInjection)
-	t.Run("tools", m.testTools)
-	t.Run("many at once", m.testManyAtOnce)
 	t.Run("restart of containerd", m.testRestart)
-	t.Run("activation by systemd", m.testActivation)
 }
 
 // facts are those of the machine's kubelet.
@@ -122,11 +116,8 @@ func (m *machine) startShim(t *testing.T, hook *cri.Hook) shim {
 			t.Errorf("the shim failed: %v", err)
 		}
 	})
-	return shim{m.kubelet(t, path, "shim"), reports}
+	return shim{m.kubelet(t, path), reports}
 }
-
-// directly returns a kubelet that uses containerd without a shim.
-func (m *machine) directly(t *testing.T) kubelet { return m.kubelet(t, m.endpoint(), "direct") }
 
 // newPod returns a pod with the defaults of the API server.
 func newPod(name string, spec corev1.PodSpec) *corev1.Pod {

@@ -6,7 +6,6 @@ package node
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -78,15 +77,14 @@ func TestNRI(t *testing.T) {
 	nodetools.Install(t)
 	program := process.Build(t, t.TempDir())
 	m := newMachine(t, nodetools.BuildContainerd(t)+":"+nodetools.BuildRunc(t))
-	t.Cleanup(func() { m.timings.report(t) })
-	n := newNRI(t, m, program, m.kubelet(t, m.endpoint(), "NRI"))
+	n := newNRI(t, m, program, m.kubelet(t, m.endpoint()))
 	m.write(t, "agent.yaml", strings.ReplaceAll(agentConfiguration, "DIR", m.dir))
 
 	pods := nriPods()
 	for _, pod := range toolPods() {
 		n.writeManifest(t, pod)
 	}
-	direct := n.transcripts(t, n.kubelet, toolPods())
+	direct := n.transcripts(t)
 	n.startAgent(t)
 	n.startRelay(t)
 	t.Run("policies", func(t *testing.T) {
@@ -97,7 +95,11 @@ func TestNRI(t *testing.T) {
 		n.printCreate(t)
 		n.printMemory(t)
 	})
-	t.Run("tools", func(t *testing.T) { n.testTools(t, direct) })
+	t.Run("tools", func(t *testing.T) {
+		if diff := cmp.Diff(direct, n.transcripts(t)); diff != "" {
+			t.Errorf("-without +with agent and relay:\n%s", diff)
+		}
+	})
 	t.Run("refresh", n.testRefresh)
 	n.check(t, "none", func() {}, func() {})
 	t.Run("faults", n.testFaults)
@@ -107,7 +109,6 @@ func TestNRI(t *testing.T) {
 	t.Run("containers", n.testContainers)
 	t.Run("user namespace", n.testUserNamespace)
 	t.Run("other plugin", n.testOtherPlugin)
-	t.Run("changed by the pod", n.testChanged)
 	t.Run("hostile", n.testHostile)
 	t.Run("restart of containerd", func(t *testing.T) {
 		n.killContainerd(t)
@@ -436,27 +437,5 @@ func (n *nri) testInferred(t *testing.T) {
 	output, _ := n.command(t, "status")
 	if want := `cluster DNS 10.96.0.10, domain "cluster.local", host file "/etc/resolv.conf", from pods`; !strings.Contains(output, want) {
 		t.Errorf("no %q in\n%s", want, output)
-	}
-}
-
-// testChanged: a file that a pod has changed while the agent was away is left unchanged.
-func (n *nri) testChanged(t *testing.T) {
-	pod := nriPod("changed", corev1.PodSpec{}, "ClusterFirstWithAutopath")
-	n.end(t, n.agent, "KILL")
-	container := n.startPod(t, pod)
-	const own = "nameserver 203.0.113.66"
-	if _, err := n.exec(t.Context(), container, "/bin/busybox", "sh", "-c", "echo "+own+" >/etc/resolv.conf"); err != nil {
-		t.Fatal(err)
-	}
-	n.startAgent(t)
-	await(t, func() error {
-		body, err := get(&n.http, "http://"+agentAddress+"/metrics")
-		if err == nil && !strings.Contains(string(body), `dnsconfigurer_agent_decisions_total{outcome="unverified"} 1`) {
-			err = errors.New("no decision for the pod")
-		}
-		return err
-	})
-	if v, err := n.view(t.Context(), container); err != nil || v.ResolvConf != own+"\n" {
-		t.Errorf("%v, the file was replaced:\n%s", err, v.ResolvConf)
 	}
 }

@@ -38,17 +38,9 @@ var stoppedContainers = []stoppedContainer{
 	{"graceful", `trap "busybox sleep 2; exit 3" TERM; touch /ready; while :; do busybox sleep 0.1; done`, patience, 3},
 }
 
-// stopRow is a row of the table of stops.
-type stopRow struct {
-	fault string
-	stops map[string]time.Duration // by the name of the container
-	start time.Duration            // of the slowest pod that starts meanwhile
-}
-
 // testStops stops containers with a grace period, and starts and removes pods, while agent, relay
 // and runtime are killed, hang and restart. All stops end as they do without faults.
 func (n *nri) testStops(t *testing.T) {
-	var rows []stopRow
 	for _, f := range []struct {
 		name   string
 		happen func(t *testing.T)
@@ -82,39 +74,31 @@ func (n *nri) testStops(t *testing.T) {
 		}},
 	} {
 		t.Run(f.name, func(t *testing.T) {
-			rows = append(rows, n.stopDuring(t, f.name, f.happen))
+			n.stopDuring(t, f.name, f.happen)
 			n.await(t, relayAddress, "/readyz")
 		})
 	}
-	printStops(t, rows)
 }
 
 // stopDuring stops one container of each kind and lets the fault happen, while pods start and end.
-func (n *nri) stopDuring(t *testing.T, name string, happen func(*testing.T)) stopRow {
+func (n *nri) stopDuring(t *testing.T, name string, happen func(*testing.T)) {
 	t.Helper()
-	row := stopRow{fault: name, stops: map[string]time.Duration{}}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	var stops sync.WaitGroup
-	var mu sync.Mutex
 	for _, c := range stoppedContainers {
 		container := n.startStopped(ctx, t, c)
 		stops.Go(func() {
-			began := time.Now()
 			if err := n.stop(ctx, container, c); err != nil {
 				t.Errorf("%s: %v", c.name, err)
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			row.stops[c.name] = time.Since(began)
 		})
 	}
 	ended := make(chan struct{})
 	e := engine(t, facts())
 	var churn sync.WaitGroup
 	churn.Go(func() {
-		var err error
-		if row.start, err = n.churn(ctx, e, strings.ReplaceAll(name, " ", "-"), ended); err != nil {
+		if err := n.churn(ctx, e, strings.ReplaceAll(name, " ", "-"), ended); err != nil {
 			t.Errorf("a pod that starts meanwhile: %v", err)
 		}
 	})
@@ -122,26 +106,22 @@ func (n *nri) stopDuring(t *testing.T, name string, happen func(*testing.T)) sto
 	stops.Wait()
 	close(ended)
 	churn.Wait()
-	return row
 }
 
-// churn starts and removes pods, one after another, until ended is closed, and returns the time that
-// the slowest one took until its container had started. As the kubelet does, it tries again if the
-// runtime ends.
-func (n *nri) churn(ctx context.Context, e *policy.Engine, fault string, ended <-chan struct{}) (slowest time.Duration, err error) {
-	began := time.Now()
+// churn starts and removes pods, one after another, until ended is closed. As the kubelet does, it
+// tries again if the runtime ends.
+func (n *nri) churn(ctx context.Context, e *policy.Engine, fault string, ended <-chan struct{}) error {
 	for i := 0; ; i++ {
-		started, err := n.startAndRemove(ctx, e, fmt.Sprintf("churn-%s-%d", fault, i))
+		err := n.startAndRemove(ctx, e, fmt.Sprintf("churn-%s-%d", fault, i))
 		if status.Code(err) == codes.Unavailable && ctx.Err() == nil {
 			continue // the runtime has ended
 		}
 		if err != nil {
-			return slowest, err
+			return err
 		}
-		slowest, began = max(slowest, started.Sub(began)), time.Now()
 		select {
 		case <-ended:
-			return slowest, nil
+			return nil
 		default:
 		}
 	}
@@ -190,28 +170,16 @@ func (n *nri) stop(ctx context.Context, container string, c stoppedContainer) er
 	}
 }
 
-// startAndRemove starts and removes a pod, and returns when its container has started.
-func (n *nri) startAndRemove(ctx context.Context, e *policy.Engine, name string) (started time.Time, err error) {
+// startAndRemove starts and removes a pod with one container.
+func (n *nri) startAndRemove(ctx context.Context, e *policy.Engine, name string) error {
 	pod := nriPod(name, corev1.PodSpec{}, "")
 	config := n.sandboxOf(e, n.host(), pod)
 	sandbox, err := n.start(ctx, config)
 	if err != nil {
-		return started, err
+		return err
 	}
 	if _, err := n.startContainer(ctx, sandbox, config, nodetools.PauseImage); err != nil {
-		return started, err
+		return err
 	}
-	return time.Now(), n.remove(ctx, sandbox)
-}
-
-// printStops prints the rows as a table.
-func printStops(t *testing.T, rows []stopRow) {
-	var b strings.Builder
-	b.WriteString("| fault while containers stop | ignores SIGTERM, ms | ends by itself, ms | slowest start of a pod meanwhile, ms |\n" +
-		"|---|---|---|---|\n")
-	for _, r := range rows {
-		fmt.Fprintf(&b, "| %s | %d | %d | %d |\n", r.fault, r.stops["ignores"].Milliseconds(), r.stops["graceful"].Milliseconds(),
-			r.start.Milliseconds())
-	}
-	t.Log("\n" + b.String())
+	return n.remove(ctx, sandbox)
 }

@@ -6,14 +6,10 @@ package node
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
@@ -64,44 +60,6 @@ func (m *machine) testLimits(t *testing.T) {
 	}
 }
 
-// testLibraries compares how the C libraries in containers read the file with package
-// resolvconf.
-func (m *machine) testLibraries(t *testing.T) {
-	libraries := map[string]func(string) resolvconf.Resolver{nodetools.GlibcImage: resolvconf.Glibc, nodetools.MuslImage: resolvconf.Musl}
-	long := newPod("long", corev1.PodSpec{DNSConfig: &corev1.PodDNSConfig{Searches: []string{strings.Repeat("long.", 40) + "example"}}})
-	for _, pod := range []*corev1.Pod{autopathPod("autopath"), newPod("cluster-first", corev1.PodSpec{}), long} {
-		t.Run(pod.Name, func(t *testing.T) {
-			hook := m.hook(t, pod)
-			s := m.startShim(t, hook)
-			ctx, cancel := within(t.Context())
-			defer cancel()
-			config := s.sandboxOf(hook.Engine, m.host(), pod)
-			sandbox, err := s.start(ctx, config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			d := m.decide(hook, pod)
-			for image, library := range libraries {
-				container, err := s.startContainer(ctx, sandbox, config, image)
-				if err != nil {
-					t.Fatal(err)
-				}
-				out, err := s.exec(ctx, container, "/bin/tell")
-				if err != nil {
-					t.Fatal(err)
-				}
-				r := library(d.Config().String())
-				if diff := cmp.Diff(parsed{fmt.Sprint(r.Nameservers), r.Search, fmt.Sprint(r.Ndots)}, parseOutput(t, out)); diff != "" {
-					t.Errorf("%s (-want +got):\n%s", image, diff)
-				}
-			}
-			if err := s.remove(ctx, sandbox); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
 // parsed is a resolv.conf as a library reads it.
 type parsed struct {
 	Nameservers string
@@ -132,13 +90,10 @@ func parseOutput(t *testing.T, out string) (r parsed) {
 	return r
 }
 
-// testOutcomes covers the outcomes of the shim: unknown pods, failing lookups, facts that
-// differ from the kubelet's, modes and annotations. The engine's decision always differs
-// from the kubelet's.
+// testOutcomes has requests that the shim edits and that it leaves unchanged, also without a DNS
+// configuration: a runtime writes its own then. The tests of pkg/cri have all outcomes. The
+// engine's decision always differs from the kubelet's.
 func (m *machine) testOutcomes(t *testing.T) {
-	otherDNS, otherDomain := facts(), facts()
-	otherDNS.ClusterDNS = []netip.Addr{netip.MustParseAddr("10.96.0.11")}
-	otherDomain.ClusterDomain = "cluster.example"
 	withRule := facts()
 	withRule.Rules = []policy.NodeRule{
 		{PodLabels: map[string]string{"app": "web"}, Options: []string{"ndots:2", "rotate"}, HostSearches: []string{}},
@@ -152,20 +107,9 @@ func (m *machine) testOutcomes(t *testing.T) {
 		want    cri.Outcome
 	}{
 		{"known", nil, nil, cri.Edited},
-		{"unknown", func(h *cri.Hook) { h.Lookup = fail(cri.ErrUnknownPod) }, nil, cri.UnknownPod},
-		{"lookup-late", func(h *cri.Hook) { h.Lookup = fail(context.DeadlineExceeded) }, nil, cri.LookupTimeout},
-		{"lookup-failed", func(h *cri.Hook) { h.Lookup = fail(errors.New("the API server is down")) }, nil, cri.LookupFailed},
-		{"lookup-panics", func(h *cri.Hook) { h.Lookup = nil }, nil, cri.Panicked},
-		{"other-cluster-dns", func(h *cri.Hook) { h.Engine = engine(t, otherDNS) }, nil, cri.FactsMismatch},
-		{"other-domain", func(h *cri.Hook) { h.Engine = engine(t, otherDomain) }, nil, cri.FactsMismatch},
-		{"other-host-file", func(h *cri.Hook) {
-			h.HostFiles = func() cri.HostFiles {
-				other := resolvconf.Parse("search x")
-				return cri.HostFiles{Pods: other, Kubelet: other}
-			}
-		}, nil, cri.FactsMismatch},
-		{"skip", nil, func(c *runtimeapi.PodSandboxConfig) { c.Annotations[cri.SkipAnnotation] = "true" }, cri.Skipped},
-		{"skip-false", nil, func(c *runtimeapi.PodSandboxConfig) { c.Annotations[cri.SkipAnnotation] = "false" }, cri.Edited},
+		{"unknown", func(h *cri.Hook) {
+			h.Lookup = func(context.Context, cri.Sandbox) (policy.Pod, error) { return policy.Pod{}, cri.ErrUnknownPod }
+		}, nil, cri.UnknownPod},
 		{"observe", func(h *cri.Hook) { h.Mode = cri.Observe }, nil, cri.Observed},
 		{"generate-without-dns", nil, withoutDNS, cri.Edited},
 		{"force-without-dns", func(h *cri.Hook) { h.Mode = cri.Force }, withoutDNS, cri.Edited},
@@ -173,7 +117,6 @@ func (m *machine) testOutcomes(t *testing.T) {
 		{"foreign-dns", nil, foreign, cri.FactsMismatch},
 		{"force-foreign-dns", func(h *cri.Hook) { h.Mode = cri.Force }, foreign, cri.Edited},
 		{"rule-applies", func(h *cri.Hook) { h.Engine = engine(t, withRule) }, nil, cri.Edited},
-		{"rule-other-facts", func(h *cri.Hook) { h.Engine = engine(t, withRule) }, foreign, cri.FactsMismatch},
 		{"options-in-other-order", nil, func(c *runtimeapi.PodSandboxConfig) { slices.Reverse(c.DnsConfig.Options) }, cri.Edited},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -209,10 +152,6 @@ func (m *machine) testOutcomes(t *testing.T) {
 	}
 }
 
-func fail(err error) func(context.Context, cri.Sandbox) (policy.Pod, error) {
-	return func(context.Context, cri.Sandbox) (policy.Pod, error) { return policy.Pod{}, err }
-}
-
 // requested returns the configuration that the runtime writes for a request. Without a
 // DNS configuration it copies the host's file.
 func requested(request *runtimeapi.PodSandboxConfig, host resolvconf.File) resolvconf.Config {
@@ -230,7 +169,7 @@ func (m *machine) testInjection(t *testing.T) {
 	inject := func(c *runtimeapi.PodSandboxConfig) {
 		c.DnsConfig.Searches = append(c.DnsConfig.Searches, pod.Spec.DNSConfig.Searches...)
 	}
-	k := m.directly(t)
+	k := m.kubelet(t, m.endpoint())
 	request := k.sandboxOf(engine(t, facts()), m.host(), pod)
 	inject(request)
 	direct, err := k.runPod(t.Context(), request)
@@ -241,40 +180,6 @@ func (m *machine) testInjection(t *testing.T) {
 		t.Errorf("the runtime did not write the line:\n%s", direct.ResolvConf)
 	}
 	m.runEdited(t, pod, inject)
-}
-
-// testManyAtOnce starts 20 pods at once, as a kubelet does after a boot.
-func (m *machine) testManyAtOnce(t *testing.T) {
-	var pods []*corev1.Pod
-	for i := range 20 {
-		pod := autopathPod(fmt.Sprintf("many-%d", i))
-		pod.Namespace = fmt.Sprintf("ns%d", i)
-		pod.Spec.HostNetwork = i%2 == 1
-		pods = append(pods, pod)
-	}
-	hook := m.hook(t, pods...)
-	s := m.startShim(t, hook)
-	start := time.Now()
-	var wait sync.WaitGroup
-	for _, pod := range pods {
-		wait.Go(func() {
-			many := s.kubelet
-			many.label = "20 at once"
-			v, err := many.runPod(t.Context(), many.sandboxOf(hook.Engine, m.host(), pod))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			check(t, v, pod, m.decide(hook, pod))
-		})
-	}
-	wait.Wait()
-	m.timings.add("20 pods from start to end", start)
-	for range pods {
-		if r := <-s.reports; r.Outcome != cri.Edited {
-			t.Errorf("the shim reports %s (%s) for %s", r.Outcome, r.Detail, r.Sandbox.Name)
-		}
-	}
 }
 
 // testRestart kills containerd behind a shim. Running pods continue. Calls fail as
@@ -300,12 +205,10 @@ func (m *machine) testRestart(t *testing.T) {
 		t.Errorf("without containerd: %v, want Unavailable", err)
 	}
 	m.startContainerd(t)
-	start := time.Now()
 	await(t, func() error {
 		_, err := s.runtime.Version(ctx, &runtimeapi.VersionRequest{})
 		return err
 	})
-	m.timings.add("reconnection of the shim to containerd", start)
 
 	v, err := s.view(ctx, container)
 	if err != nil {

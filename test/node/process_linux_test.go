@@ -74,7 +74,7 @@ func startProcess(b *testing.B, socket string, pods []*corev1.Pod) *shimProcess 
 			b.Errorf("the shim ended: %v\n%s", err, p.Log())
 		}
 	})
-	shim := &shimProcess{kubelet{runtime: runtimeapi.NewRuntimeServiceClient(connect(b, path)), timings: new(timings)}, p.PID(), addr}
+	shim := &shimProcess{kubelet{runtime: runtimeapi.NewRuntimeServiceClient(connect(b, path))}, p.PID(), addr}
 	await(b, func() error {
 		if api.Requests()["watch pods"] == 0 {
 			return errors.New("the shim has not listed the pods")

@@ -41,7 +41,7 @@ func TestShimRefresh(t *testing.T) {
 }
 
 func testShimRefresh(t *testing.T, m *machine, program string) {
-	n := newNRI(t, m, program, m.kubelet(t, filepath.Join(m.dir, "shim.sock"), "shim"))
+	n := newNRI(t, m, program, m.kubelet(t, filepath.Join(m.dir, "shim.sock")))
 	m.write(t, "shim.yaml", strings.ReplaceAll(shimRefreshConfiguration, "DIR", m.dir))
 	m.write(t, "agent.yaml", strings.ReplaceAll(agentConfiguration, "DIR", m.dir))
 	if err := os.Mkdir(filepath.Join(m.dir, "manifests"), 0o755); err != nil {

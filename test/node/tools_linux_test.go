@@ -11,7 +11,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
@@ -29,31 +28,14 @@ func toolPods() []*corev1.Pod {
 	}
 }
 
-// transcripts returns what tools see of pods, by their names.
-func (m *machine) transcripts(t *testing.T, k kubelet, pods []*corev1.Pod) map[string][]string {
+// transcripts returns what crictl, critest and other clients of CRI see of pods, by their names.
+func (n *nri) transcripts(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
-	for _, pod := range pods {
-		all[pod.Name] = transcribe(t, k.runtime, k.sandboxOf(engine(t, facts()), m.host(), pod))
+	for _, pod := range toolPods() {
+		all[pod.Name] = transcribe(t, n.runtime, n.sandboxOf(engine(t, facts()), n.host(), pod))
 	}
 	return all
-}
-
-// testTools compares what crictl, critest and other clients of CRI see of a pod through the shim
-// with what they see of it without.
-func (m *machine) testTools(t *testing.T) {
-	pods := toolPods()[:2] // the shim edits the request of the others
-	shim := m.startShim(t, m.hook(t, pods...))
-	if diff := cmp.Diff(m.transcripts(t, m.directly(t), pods), m.transcripts(t, shim.kubelet, pods)); diff != "" {
-		t.Errorf("-direct +through the shim:\n%s", diff)
-	}
-}
-
-// testTools is the same with agent and relay. direct is what tools see without.
-func (n *nri) testTools(t *testing.T, direct map[string][]string) {
-	if diff := cmp.Diff(direct, n.transcripts(t, n.kubelet, toolPods())); diff != "" {
-		t.Errorf("-without +with agent and relay:\n%s", diff)
-	}
 }
 
 // transcribe runs a pod from its start to its end, with valid and invalid calls, and returns the
