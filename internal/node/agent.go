@@ -14,8 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
@@ -36,13 +34,12 @@ type Agent struct {
 
 	agent   *Applier
 	pods    *LookupMetrics
-	taints  *prometheus.CounterVec
 	facts   atomic.Pointer[v1alpha1.NodeFacts] // nil: not known yet
 	lookups atomic.Pointer[Lookups]
 	relays  relays
 
-	mu           sync.Mutex // held while settings are applied
-	inferredHost bool       // the resolvConf of facts was inferred
+	mu        sync.Mutex // held while settings are applied
+	inference Inference  // of the facts that pods have shown
 }
 
 // Run serves with configuration c until ctx ends.
@@ -51,7 +48,6 @@ func (s *Agent) Run(ctx context.Context, c AgentConfig) error {
 	s.Writer.Register(registry)
 	s.agent, s.pods = newApplier(newMetrics(registry), s.Log), NewLookupMetrics(registry, "dnsconfigurer_agent_")
 	s.agent.RegisterDrift(registry)
-	s.taints = newRemovals(registry)
 	s.relays.register(registry)
 	reloader := &daemon.Reloader[AgentConfig]{Source: s.Source, Signal: s.Reload, Log: s.Log, Apply: s.apply}
 	if err := reloader.Start(c, registry); err != nil {
@@ -90,7 +86,8 @@ func (s *Agent) keepServingStatus(ctx context.Context, path string) error {
 // status describes the agent.
 func (s *Agent) status() v1alpha1.AgentStatus {
 	a := s.agent.Status()
-	a.Component, a.Version, a.Relays = "agent", s.Version, s.relays.connected()
+	a.Component, a.Version = "agent", s.Version
+	a.Relays, _ = s.relays.count()
 	if a.NodeFacts = s.facts.Load(); a.NodeFacts == nil {
 		a.Problems = append(a.Problems, errFactsUnknown.Error())
 	}
@@ -104,15 +101,6 @@ func (s *Agent) status() v1alpha1.AgentStatus {
 func (s *Agent) apply(c AgentConfig) (daemon.Task, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	task, err := s.applyLocked(c)
-	if err == nil {
-		s.inferredHost = c.InferNodeFacts && c.AgentConfiguration.Node.ResolvConf == nil
-	}
-	return task, err
-}
-
-// applyLocked is apply with s.mu held.
-func (s *Agent) applyLocked(c AgentConfig) (daemon.Task, error) {
 	pods := NewLookupConfig(c.NodeServerConfiguration, c.InCluster)
 	lookups, err := NewLookups(pods, "dnsconfigurer-agent/"+s.Version, s.pods, s.Log)
 	if err != nil {
@@ -131,12 +119,15 @@ func (s *Agent) applyLocked(c AgentConfig) (daemon.Task, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !c.InferNodeFacts {
+		s.inference = Inference{}
+	}
 	s.lookups.Store(lookups)
 	tasks := []daemon.Task{following, lookups.Run}
 	if c.Taint != (Taint{}) {
 		remover := &taintRemover{
 			Client: lookups.api, Node: c.Node.Name, Taint: c.Taint,
-			Ready: func() bool { return s.relays.withRuntime() > 0 }, Removals: s.taints, Log: s.Log,
+			Ready: func() bool { return s.relays.ready() == nil }, Log: s.Log,
 		}
 		tasks = append(tasks, remover.Run)
 	}

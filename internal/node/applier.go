@@ -238,7 +238,6 @@ func (a *Applier) removeLocked(id string) {
 		delete(a.sandboxes, id)
 	}
 	delete(a.unannounced, id)
-	a.Metrics.sandboxes.Set(float64(len(a.sandboxes)))
 }
 
 // add returns the sandbox, and starts the lookup of its pod: when synced is closed, or after syncWait. A sandbox
@@ -272,7 +271,6 @@ func (a *Applier) add(ctx context.Context, e podfile.Sandbox, synced <-chan stru
 	ctx, cancel := context.WithCancel(ctx)
 	s = &sandbox{Sandbox: e, cancel: cancel, memory: known, err: errPending}
 	a.sandboxes[e.ID] = s
-	a.Metrics.sandboxes.Set(float64(len(a.sandboxes)))
 	a.runTask(s, func() {
 		if synced != nil {
 			select {

@@ -105,15 +105,14 @@ func TestServer_InferReplaced(t *testing.T) {
 	s := Agent{Version: "test", Log: slog.New(slog.DiscardHandler)}
 	registry := prometheus.NewRegistry()
 	s.agent, s.pods = newApplier(newMetrics(registry), s.Log), NewLookupMetrics(registry, "dnsconfigurer_agent_")
-	s.facts.Store(&v1alpha1.NodeFacts{Source: sourcePods, ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local",
-		ResolvConf: dir + "/resolv.conf"})
+	s.inference.cluster = tracker[clusterFacts]{known: clusterFacts{"10.96.0.10", "cluster.local"}, isKnown: true}
 	if _, err := s.apply(c); err != nil {
 		t.Fatal(err)
 	}
 	if s.facts.Load() == nil {
 		t.Error("the facts are not kept")
 	}
-	i := s.newInferrer(c, s.lookups.Load())
+	i := &inferrer{server: &s, config: c, lookups: s.lookups.Load()}
 	// show adds pods that show other facts, and reports whether these are applied.
 	show := func(domain string) (applied bool) {
 		text := fmt.Sprintf("search shop.svc.%[1]s svc.%[1]s %[1]s\nnameserver 10.96.0.10\noptions ndots:5\n", domain)

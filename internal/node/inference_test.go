@@ -57,7 +57,7 @@ func TestInference_Add(t *testing.T) {
 	}
 	want := func(f InferredFacts, known bool) {
 		t.Helper()
-		got, ok := i.Facts()
+		got, ok := i.Facts(nil)
 		if ok != known || known && !cmp.Equal(f, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })) {
 			t.Errorf("%+v, %v, want %+v, %v", got, ok, f, known)
 		}
@@ -116,21 +116,19 @@ func TestInference_Ignored(t *testing.T) {
 		"an address and zone": {plain, "search shop.svc.d svc.d d\nnameserver fe80::1%eth0\noptions ndots:5\n", false},
 	} {
 		var i Inference
-		i.SetResolvConf("")
 		for _, uid := range []string{"a", "b"} {
 			c.pod.UID = uid
 			i.Add(c.pod, dns(c.text), nil)
 		}
-		if f, ok := i.Facts(); ok != c.want {
+		if f, ok := i.Facts(new("")); ok != c.want {
 			t.Errorf("%s: %+v, %v", name, f, ok)
 		}
 	}
 	var i Inference
-	i.SetResolvConf("")
 	for range 2 {
 		i.Add(plain, dns(good), nil) // without a UID
 	}
-	if f, ok := i.Facts(); ok {
+	if f, ok := i.Facts(new("")); ok {
 		t.Errorf("%+v", f)
 	}
 }
@@ -141,11 +139,10 @@ func FuzzInference_Add(f *testing.F) {
 	f.Add("", "search .svc.d svc.d d\nnameserver ::1\noptions ndots:5\n")
 	f.Fuzz(func(t *testing.T, namespace, text string) {
 		var i Inference
-		i.SetResolvConf(stubPath)
 		for _, uid := range []string{"a", "b"} {
 			i.Add(policy.Pod{Namespace: namespace, UID: uid}, resolvconf.Parse(text).Config(), hosts)
 		}
-		if got, ok := i.Facts(); ok && (len(got.ClusterDNS) == 0 || got.ClusterDomain == "") {
+		if got, ok := i.Facts(new(stubPath)); ok && (len(got.ClusterDNS) == 0 || got.ClusterDomain == "") {
 			t.Errorf("%+v", got)
 		}
 	})

@@ -16,33 +16,22 @@ import (
 type Metrics struct {
 	outcomes  *prometheus.CounterVec
 	create    prometheus.Histogram
-	sandboxes prometheus.Gauge
 	refreshes *prometheus.CounterVec
-	refreshed prometheus.Gauge
 }
 
 // newMetrics returns metrics registered with r. It panics if r has them already.
 func newMetrics(r prometheus.Registerer) *Metrics {
 	outcomes := append(cri.Outcomes(), cri.Late, cri.ForeignFile, cri.PodChanged, cri.Unverified, cri.WriteFailed, cri.Restored)
-	metrics := promauto.With(r)
 	return &Metrics{
 		outcomes: daemon.NewCounterVec(r, "dnsconfigurer_agent_decisions_total", "Decisions for sandboxes, by outcome.",
 			"outcome", outcomes...),
-		create: metrics.NewHistogram(prometheus.HistogramOpts{
+		create: promauto.With(r).NewHistogram(prometheus.HistogramOpts{
 			Name:    "dnsconfigurer_agent_create_seconds",
 			Help:    "Time that the agent adds to the creation of a container.",
 			Buckets: prometheus.ExponentialBuckets(0.00005, 4, 9), // 50 us to 3.3 s
 		}),
-		sandboxes: metrics.NewGauge(prometheus.GaugeOpts{
-			Name: "dnsconfigurer_agent_sandboxes",
-			Help: "Sandboxes that relay and shim have announced.",
-		}),
 		refreshes: daemon.NewCounterVec(r, "dnsconfigurer_agent_refreshes_total",
 			"Files of running pods that were compared with a new decision, by result.", "result", events.RefreshResults()...),
-		refreshed: metrics.NewGauge(prometheus.GaugeOpts{
-			Name: "dnsconfigurer_agent_last_refresh_timestamp_seconds",
-			Help: "Time of the last rewrite of a file of a running pod, 0 if there was none.",
-		}),
 	}
 }
 
@@ -63,7 +52,4 @@ func (m *Metrics) count(o cri.Outcome) {
 
 func (m *Metrics) countRefresh(r events.RefreshResult) {
 	m.refreshes.WithLabelValues(string(r)).Inc()
-	if r == events.Refreshed {
-		m.refreshed.SetToCurrentTime()
-	}
 }

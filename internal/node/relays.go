@@ -25,11 +25,17 @@ func (r *relays) register(registry prometheus.Registerer) {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "dnsconfigurer_agent_relay_connections",
 			Help: "Connections of NRI relays and shims.",
-		}, func() float64 { return float64(r.connected()) }),
+		}, func() float64 {
+			connected, _ := r.count()
+			return float64(connected)
+		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "dnsconfigurer_agent_relay_runtime_connections",
 			Help: "Connections of NRI relays and shims that are connected to the container runtime, too.",
-		}, func() float64 { return float64(r.withRuntime()) }))
+		}, func() float64 {
+			_, withRuntime := r.count()
+			return float64(withRuntime)
+		}))
 }
 
 // add adds a relay that has reported nothing.
@@ -57,32 +63,25 @@ func (r *relays) remove(conn net.Conn) {
 	delete(r.synchronized, conn)
 }
 
-// connected returns the number of relays.
-func (r *relays) connected() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.synchronized)
-}
-
-// withRuntime returns the number of relays that have announced the sandboxes of the runtime, and are still
-// connected to it.
-func (r *relays) withRuntime() (n int) {
+// count returns the number of relays, and the number of those that have announced the sandboxes of the runtime
+// and are still connected to it.
+func (r *relays) count() (connected, withRuntime int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, synchronized := range r.synchronized {
 		if synchronized {
-			n++
+			withRuntime++
 		}
 	}
-	return n
+	return len(r.synchronized), withRuntime
 }
 
 // ready returns an error if no relay is connected, or none of them to the runtime.
 func (r *relays) ready() error {
-	switch {
-	case r.connected() == 0:
+	switch connected, withRuntime := r.count(); {
+	case connected == 0:
 		return errors.New("no NRI relay or shim is connected: run dnsconfigurer nri")
-	case r.withRuntime() == 0:
+	case withRuntime == 0:
 		return errors.New("the NRI relay or shim is not connected to the container runtime: new pods get the kubelet's DNS: " +
 			"its log has the reason")
 	}

@@ -182,15 +182,15 @@ func TestRelays(t *testing.T) {
 			}
 			conns = append(conns, conn)
 		}
-		got, err := r.withRuntime(), r.ready()
-		if (err == nil) != (c.withRuntime > 0) || got != c.withRuntime || r.connected() != len(conns) {
+		connected, got := r.count()
+		if err := r.ready(); (err == nil) != (c.withRuntime > 0) || got != c.withRuntime || connected != len(conns) {
 			t.Errorf("%s: ready: %v, with the runtime: %d, want %d", name, err, got, c.withRuntime)
 		}
 		for _, conn := range conns {
 			r.remove(conn)
 		}
-		if n := r.connected(); n != 0 || r.withRuntime() != 0 || r.ready() == nil {
-			t.Errorf("%s: without the connections: %d, with the runtime: %d, ready: %v", name, n, r.withRuntime(), r.ready())
+		if n, got := r.count(); n != 0 || got != 0 || r.ready() == nil {
+			t.Errorf("%s: without the connections: %d, with the runtime: %d, ready: %v", name, n, got, r.ready())
 		}
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,12 +34,11 @@ const (
 
 // A taintRemover removes a taint from a node.
 type taintRemover struct {
-	Client   rest.Interface // of the core API, with the type Node
-	Node     string         // name
-	Taint    Taint
-	Ready    func() bool            // reports whether pods may be scheduled; must not block
-	Removals *prometheus.CounterVec // see newRemovals
-	Log      *slog.Logger
+	Client rest.Interface // of the core API, with the type Node
+	Node   string         // name
+	Taint  Taint
+	Ready  func() bool // reports whether pods may be scheduled; must not block
+	Log    *slog.Logger
 
 	retry  time.Duration // the last pause after an error; 0: the last call had none
 	logged string        // the last error
@@ -65,15 +63,12 @@ func (r *taintRemover) step(ctx context.Context) time.Duration {
 	case ctx.Err() != nil:
 		return 0
 	case err == nil && found:
-		r.Removals.WithLabelValues(string(removed)).Inc()
 		r.Log.Info("startup taint removed", "node", r.Node, "taint", r.Taint.String())
 		r.send(ctx, corev1.EventTypeNormal, events.ReasonTaintRemoved,
 			fmt.Sprintf("the NRI relay is connected: the taint %s is removed", r.Taint))
 	case isConflict(err) && r.retry < lastTaintRetry: // no node changes at every attempt
-		r.Removals.WithLabelValues(string(conflict)).Inc()
 		r.Log.Debug("startup taint not removed, retrying", "node", r.Node, "error", err)
 	case err != nil:
-		r.Removals.WithLabelValues(string(failed)).Inc()
 		r.report(ctx, err)
 	}
 	if err != nil {
@@ -145,21 +140,6 @@ func (r *taintRemover) send(ctx context.Context, kind, reason, message string) {
 	if err := events.SendNode(ctx, r.Client, r.Node, kind, reason, message); err != nil {
 		r.Log.Debug("event not sent", "error", err)
 	}
-}
-
-// result is the result of a call that removes the taint.
-type result string
-
-const (
-	removed  result = "removed"
-	conflict result = "conflict" // the taints of the node have changed in between; tried again
-	failed   result = "failed"   // tried again
-)
-
-// newRemovals returns the counters of a [taintRemover], registered with r.
-func newRemovals(r prometheus.Registerer) *prometheus.CounterVec {
-	return daemon.NewCounterVec(r, "dnsconfigurer_agent_startup_taint_removals_total",
-		"Attempts to remove the startup taint from the node, by result.", "result", removed, conflict, failed)
 }
 
 // Taint is a taint of a node. A node has at most one of a key and an effect.

@@ -19,8 +19,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -165,7 +163,7 @@ func answer(code int) http.HandlerFunc {
 }
 
 // start runs a taintRemover until the test ends, and returns what it logs. ready is its Ready.
-func start(t *testing.T, a *nodeAPI, ready *atomic.Bool) (*taintRemover, *logbuffer.Buffer) {
+func start(t *testing.T, a *nodeAPI, ready *atomic.Bool) *logbuffer.Buffer {
 	t.Helper()
 	c, err := cluster.NewClient(&rest.Config{Host: "http://api", Transport: a, QPS: -1,
 		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}},
@@ -176,7 +174,7 @@ func start(t *testing.T, a *nodeAPI, ready *atomic.Bool) (*taintRemover, *logbuf
 	log := &logbuffer.Buffer{}
 	r := &taintRemover{
 		Client: c, Node: "node1", Taint: Taint{Key: startup.Key, Effect: string(startup.Effect)}, Ready: ready.Load,
-		Removals: newRemovals(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(log, nil)),
+		Log: slog.New(slog.NewTextHandler(log, nil)),
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -187,7 +185,7 @@ func start(t *testing.T, a *nodeAPI, ready *atomic.Bool) (*taintRemover, *logbuf
 			t.Error(err)
 		}
 	})
-	return r, log
+	return log
 }
 
 func always() *atomic.Bool {
@@ -206,12 +204,11 @@ func expectTaints(t *testing.T, a *nodeAPI, after time.Duration, want ...corev1.
 	}
 }
 
-func expectCounts(t *testing.T, r *taintRemover, want map[result]float64) {
+// expectPatches checks the number of patches that the API server got.
+func expectPatches(t *testing.T, a *nodeAPI, want int) {
 	t.Helper()
-	for _, of := range []result{removed, conflict, failed} {
-		if got := testutil.ToFloat64(r.Removals.WithLabelValues(string(of))); got != want[of] {
-			t.Errorf("%s: %v, want %v", of, got, want[of])
-		}
+	if got, _ := a.sent(); got != want {
+		t.Errorf("%d patches, want %d", got, want)
 	}
 }
 
@@ -224,20 +221,20 @@ func TestRemover(t *testing.T) {
 		value.Value = "x"
 		effect.Effect = corev1.TaintEffectNoExecute
 		a, ready := newNodeAPI(gpu, key, value, effect, startup, old), &atomic.Bool{}
-		r, _ := start(t, a, ready)
+		start(t, a, ready)
 		expectTaints(t, a, time.Hour, gpu, key, value, effect, startup, old)
 		if n := a.Requests()["get nodes"]; n != 0 {
 			t.Errorf("%d requests before the relay is connected", n)
 		}
 		ready.Store(true)
 		expectTaints(t, a, 2*readyPoll, gpu, key, value, effect, old)
-		expectCounts(t, r, map[result]float64{removed: 1})
+		expectPatches(t, a, 1)
 		if _, events := a.sent(); len(events) != 1 || !strings.Contains(events[0], "StartupTaintRemoved") {
 			t.Errorf("events %q", events)
 		}
 		a.change(func() { a.setTaints(startup) })
 		expectTaints(t, a, 2*recheck)
-		expectCounts(t, r, map[result]float64{removed: 2})
+		expectPatches(t, a, 2)
 		expectTaints(t, a, time.Hour)
 		patches, _ := a.sent()
 		if n := a.Requests()["get nodes"]; n > 70 || patches != 2 {
@@ -252,15 +249,15 @@ func TestRemover_Conflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newNodeAPI(startup, old)
 		a.before = func() { a.setTaints(gpu, startup, old) }
-		r, log := start(t, a, always())
+		log := start(t, a, always())
 		expectTaints(t, a, 2*firstTaintRetry, gpu, old)
-		expectCounts(t, r, map[result]float64{conflict: 1, removed: 1})
+		expectPatches(t, a, 2)
 		a.change(func() {
 			a.setTaints(startup, gpu)
 			a.before = func() { a.setTaints(gpu) } // another process was faster
 		})
 		expectTaints(t, a, 2*recheck, gpu)
-		expectCounts(t, r, map[result]float64{conflict: 2, removed: 1})
+		expectPatches(t, a, 3)
 		if strings.Contains(log.String(), "level=WARN") {
 			t.Errorf("log:\n%s", log)
 		}
@@ -280,7 +277,7 @@ func TestRemover_Forbidden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newNodeAPI(startup, gpu)
 		a.fault = kubeapi.Forbid
-		r, log := start(t, a, always())
+		log := start(t, a, always())
 		expectTaints(t, a, time.Hour, startup, gpu)
 		patches, events := a.sent()
 		if patches < 50 || patches > 70 {
@@ -294,7 +291,7 @@ func TestRemover_Forbidden(t *testing.T) {
 		}
 		a.change(func() { a.fault = nil })
 		expectTaints(t, a, 2*lastTaintRetry, gpu)
-		expectCounts(t, r, map[result]float64{failed: float64(patches), removed: 1})
+		expectPatches(t, a, patches+1)
 	})
 }
 
@@ -304,7 +301,7 @@ func TestRemover_Unreachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newNodeAPI(startup)
 		a.away.Store(true)
-		_, log := start(t, a, always())
+		log := start(t, a, always())
 		expectTaints(t, a, time.Hour, startup)
 		a.SetFault(kubeapi.Fail)
 		a.away.Store(false)
