@@ -207,10 +207,7 @@ func (r *resolver) parseStubs(domains []v1alpha1.StubDomain, p *config.Problems)
 }
 
 func (r *resolver) parseStub(d v1alpha1.StubDomain) (upstream.StubDomain, error) {
-	if len(d.Servers) == 0 {
-		return upstream.StubDomain{}, fmt.Errorf("%q has no servers", d.Zone)
-	}
-	stub, err := upstream.ParseStubDomain(d.Zone + "=" + strings.Join(d.Servers, ","))
+	stub, err := upstream.ParseStubDomain(d.Zone, d.Servers)
 	if err != nil {
 		return stub, err
 	}

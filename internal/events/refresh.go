@@ -6,7 +6,6 @@ package events
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,10 +40,10 @@ const (
 	Failed       RefreshResult = "failed"        // the file cannot be read or written
 )
 
-var refreshResults = []RefreshResult{Refreshed, WrittenBack, UpToDate, DryRun, NotPermitted, Unconfirmed, Modified, Refused, Failed}
-
 // RefreshResults returns all results.
-func RefreshResults() []RefreshResult { return slices.Clone(refreshResults) }
+func RefreshResults() []RefreshResult {
+	return []RefreshResult{Refreshed, WrittenBack, UpToDate, DryRun, NotPermitted, Unconfirmed, Modified, Refused, Failed}
+}
 
 // Drift is how the file of a running pod differs from the decision; "" if it does not.
 type Drift string
@@ -58,10 +57,8 @@ const (
 	Outdated   Drift = "outdated"  // the decision has changed
 )
 
-var drifts = []Drift{Missing, Unreadable, Empty, Different, Outdated}
-
 // Drifts returns all kinds of drift.
-func Drifts() []Drift { return slices.Clone(drifts) }
+func Drifts() []Drift { return []Drift{Missing, Unreadable, Empty, Different, Outdated} }
 
 // Refresh describes what was done with the file of a running pod.
 type Refresh struct {

@@ -264,26 +264,23 @@ type StubDomain struct {
 	Servers []Server
 }
 
-// ParseStubDomain parses ZONE=SERVER[,SERVER...], with servers as in [ParseServer].
-func ParseStubDomain(spec string) (StubDomain, error) {
-	zone, list, ok := strings.Cut(spec, "=")
-	if !ok {
-		return StubDomain{}, fmt.Errorf("stub domain %q: want ZONE=ADDRESS[,ADDRESS...]", spec)
-	}
-	var d StubDomain
-	var err error
+// ParseStubDomain parses a zone, and its servers as [ParseServer] does.
+func ParseStubDomain(zone string, servers []string) (d StubDomain, err error) {
 	if d.Zone, err = parseZone(zone); err != nil {
-		return StubDomain{}, fmt.Errorf("stub domain %q: %w", spec, err)
+		return StubDomain{}, err
 	}
-	for text := range strings.SplitSeq(list, ",") {
+	for _, text := range servers {
 		s, err := ParseServer(text)
 		if err != nil {
-			return StubDomain{}, fmt.Errorf("stub domain %q: %w", spec, err)
+			return StubDomain{}, err
 		}
 		if slices.Contains(d.Servers, s) {
-			return StubDomain{}, fmt.Errorf("stub domain %q: duplicate server %v", spec, s)
+			return StubDomain{}, fmt.Errorf("duplicate server %v", s)
 		}
 		d.Servers = append(d.Servers, s)
+	}
+	if len(d.Servers) == 0 {
+		return StubDomain{}, fmt.Errorf("%q has no servers", zone)
 	}
 	return d, nil
 }
