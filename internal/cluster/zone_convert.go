@@ -20,64 +20,122 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// object is a converted API object.
+// object is a converted API object. A list of a large cluster has 100,000 of them, beside the zone.
 type object struct {
-	types.NamespacedName
-	put     func(*zone.Edit) // adds it to the zone; nil: it is not in the zone
-	problem error            // why parts of it were left out; nil: none were
-
-	changed time.Time   // of an EndpointSlice: the time of the change that led to this version; zero: unknown
-	kind    serviceKind // of an EndpointSlice
-	cluster string      // of the namespace kube-system: its UID, which identifies the cluster
+	value    any // a *zone.Service, *zone.EndpointSlice, *zone.Pod, or the name of a namespace; nil: it is not in the zone
+	*remarks     // nil: there are none
 }
 
-// converter converts API objects to objects of a zone with a domain.
-type converter struct{ domain fqdn.Name }
+// remarks are what the value of an object does not say.
+type remarks struct {
+	absent  types.NamespacedName // the name of an object without a value
+	err     error                // why parts of it were left out; nil: none were
+	cluster string               // of the namespace kube-system: its UID, which identifies the cluster
+}
+
+func (o *object) name() types.NamespacedName {
+	if o.value == nil {
+		return o.absent
+	}
+	return nameOfValue(o.value)
+}
+
+// problem returns why parts of o were left out, nil if none were.
+func (o *object) problem() error {
+	if o.remarks == nil {
+		return nil
+	}
+	return o.err
+}
+
+// nameOfValue returns the name of the value of an object.
+func nameOfValue(value any) types.NamespacedName {
+	switch v := value.(type) {
+	case *zone.Service:
+		return types.NamespacedName{Namespace: v.Namespace, Name: v.Name}
+	case *zone.EndpointSlice:
+		return types.NamespacedName{Namespace: v.Namespace, Name: v.Name}
+	case *zone.Pod:
+		return types.NamespacedName{Namespace: v.Namespace, Name: v.Name}
+	}
+	return types.NamespacedName{Name: value.(string)}
+}
+
+// GetObjectMeta implements [metav1.ObjectMetaAccessor], from which a reflector takes the name.
+func (o *object) GetObjectMeta() metav1.Object {
+	n := o.name()
+	return &metav1.ObjectMeta{Namespace: n.Namespace, Name: n.Name}
+}
+
+// trigger is the change that led to a version of an EndpointSlice.
+type trigger struct {
+	time time.Time
+	kind serviceKind
+}
+
+// triggerOf returns nil for other objects than an EndpointSlice, and if its annotation is missing or malformed.
+func triggerOf(obj any) *trigger {
+	slice, ok := obj.(*discoveryv1.EndpointSlice)
+	if !ok {
+		return nil
+	}
+	changed, err := time.Parse(time.RFC3339Nano, slice.Annotations[corev1.EndpointsLastChangeTriggerTime])
+	if err != nil {
+		return nil
+	}
+	if _, is := slice.Labels[corev1.IsHeadlessService]; is {
+		return &trigger{changed, headless}
+	}
+	return &trigger{changed, clusterIP}
+}
+
+// converter converts API objects to objects of a zone with a domain. An object that is equal to the one in the zone
+// shares its memory: when everything is listed again, almost all are.
+type converter struct {
+	domain fqdn.Name
+	zone   *zone.Zone
+}
 
 // convert converts a *Namespace, *Service, *EndpointSlice or *Pod.
-func (c converter) convert(obj any) (object, error) {
+func (c converter) convert(obj any) (*object, error) {
+	present := c.zone.Snapshot()
 	switch o := obj.(type) {
 	case *corev1.Namespace:
 		return c.namespace(o), nil
 	case *corev1.Service:
 		s, err := c.service(o)
-		return newObject(o, s, err, func(e *zone.Edit) { e.PutService(*s) }), nil
+		return newObject(o, s, err, present.ShareService), nil
 	case *discoveryv1.EndpointSlice:
 		s, err := c.slice(o)
-		converted := newObject(o, s, err, func(e *zone.Edit) { e.PutEndpointSlice(*s) })
-		// If the annotation is missing or malformed, the time stays zero.
-		converted.changed, _ = time.Parse(time.RFC3339Nano, o.Annotations[corev1.EndpointsLastChangeTriggerTime])
-		converted.kind = clusterIP
-		if _, is := o.Labels[corev1.IsHeadlessService]; is {
-			converted.kind = headless
-		}
-		return converted, nil
+		return newObject(o, s, err, present.ShareEndpointSlice), nil
 	case *corev1.Pod:
 		p, err := c.pod(o)
-		return newObject(o, p, err, func(e *zone.Edit) { e.PutPod(*p) }), nil
+		return newObject(o, p, err, present.SharePod), nil
 	}
-	return object{}, fmt.Errorf("unexpected object %T", obj)
+	return nil, fmt.Errorf("unexpected object %T", obj)
 }
 
 // newObject returns an object with value as its part in the zone; nil: none.
-func newObject[T any](meta metav1.Object, value *T, problem error, put func(*zone.Edit)) object {
-	o := object{NamespacedName: nameOf(meta), problem: problem}
+func newObject[T any](meta metav1.Object, value *T, problem error, share func(*T) *T) *object {
+	o := new(object)
 	if value != nil {
-		o.put = put
+		o.value = share(value)
+	}
+	if value == nil || problem != nil {
+		o.remarks = &remarks{absent: nameOf(meta), err: problem}
 	}
 	return o
 }
 
-func (c converter) namespace(o *corev1.Namespace) object {
-	name := o.Name
-	converted := object{NamespacedName: types.NamespacedName{Name: name}, problem: zone.CheckNamespace(c.domain, name)}
-	if converted.problem == nil {
-		converted.put = func(e *zone.Edit) { e.PutNamespace(name) }
+func (c converter) namespace(o *corev1.Namespace) *object {
+	converted := object{remarks: &remarks{absent: nameOf(o), err: zone.CheckNamespace(c.domain, o.Name)}}
+	if converted.err == nil {
+		converted.value = o.Name
 	}
-	if name == metav1.NamespaceSystem {
+	if o.Name == metav1.NamespaceSystem {
 		converted.cluster = string(o.UID)
 	}
-	return converted
+	return &converted
 }
 
 // tolerateUnready is the annotation that preceded publishNotReadyAddresses. The

@@ -15,6 +15,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
@@ -36,7 +37,7 @@ func TestConvert(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := converter{domain: clusterLocal}
+	c := converter{clusterLocal, zone.Empty()}
 	for i := range archive.Files {
 		f := &archive.Files[i]
 		object, want, _ := strings.Cut(string(f.Data), "=>\n")
@@ -86,24 +87,27 @@ func convertedText[T any](o *T, err error) string {
 	return b.String()
 }
 
-// TestConvert_Attributes covers the fields of an object that are not in the zone.
-func TestConvert_Attributes(t *testing.T) {
-	c := converter{domain: clusterLocal}
-	o, err := c.convert(parse[discoveryv1.EndpointSlice](t,
+// TestConvert_Remarks covers what is known of an object beside its part in the zone.
+func TestConvert_Remarks(t *testing.T) {
+	slice := parse[discoveryv1.EndpointSlice](t,
 		`metadata: {namespace: shop, name: web-1, labels: {kubernetes.io/service-name: web},
-  annotations: {endpoints.kubernetes.io/last-change-trigger-time: "2026-01-02T03:04:05.5Z"}}`))
-	if err != nil || o.changed.UTC().String() != "2026-01-02 03:04:05.5 +0000 UTC" || o.put == nil || o.String() != "shop/web-1" {
+  annotations: {endpoints.kubernetes.io/last-change-trigger-time: "2026-01-02T03:04:05.5Z"}}`)
+	if got := triggerOf(slice); got == nil || got.kind != clusterIP || got.time.UTC().String() != "2026-01-02 03:04:05.5 +0000 UTC" {
+		t.Errorf("triggered by %v", got)
+	}
+	c := converter{clusterLocal, zone.Empty()}
+	if o, err := c.convert(slice); err != nil || o.value == nil || o.remarks != nil || o.name().String() != "shop/web-1" {
 		t.Errorf("got %+v, %v", o, err)
 	}
-	o, err = c.convert(parse[corev1.Namespace](t, "metadata: {name: kube-system, uid: u1}"))
-	if err != nil || o.cluster != "u1" || o.put == nil {
+	o, err := c.convert(parse[corev1.Namespace](t, "metadata: {name: kube-system, uid: u1}"))
+	if err != nil || o.cluster != "u1" || o.value == nil {
 		t.Errorf("got %+v, %v", o, err)
 	}
 	o, err = c.convert(parse[corev1.Namespace](t, "metadata: {name: shop, uid: u2}"))
-	if err != nil || o.cluster != "" || o.put == nil {
+	if err != nil || o.cluster != "" || o.value == nil {
 		t.Errorf("got %+v, %v", o, err)
 	}
-	if o, err := c.convert(parse[corev1.Namespace](t, "metadata: {name: a.b}")); err != nil || o.put != nil || o.problem == nil {
+	if o, err := c.convert(parse[corev1.Namespace](t, "metadata: {name: a.b}")); err != nil || o.value != nil || o.problem() == nil {
 		t.Errorf("got %+v, %v", o, err)
 	}
 	if _, err := c.convert(&corev1.Node{}); err == nil {

@@ -56,7 +56,8 @@ type informer struct {
 type change struct {
 	informer *informer
 	list     bool // objects are the complete list; else they have changed
-	objects  []object
+	objects  []*object
+	trigger  *trigger // of an event; nil: unknown. A list may be far behind the changes that led to it
 }
 
 func (i *informer) run(ctx context.Context) {
@@ -125,7 +126,7 @@ func (i *informer) send(c change) {
 func (i *informer) Add(obj any) error {
 	o, err := i.convert(obj)
 	if err == nil {
-		i.send(change{objects: []object{o}})
+		i.send(change{objects: []*object{o}, trigger: triggerOf(obj)})
 	}
 	return err
 }
@@ -137,25 +138,23 @@ func (i *informer) Update(obj any) error { return i.Add(obj) }
 func (i *informer) Delete(obj any) error {
 	m, err := meta.Accessor(obj)
 	if err == nil {
-		i.send(change{objects: []object{{NamespacedName: nameOf(m)}}})
+		i.send(change{objects: []*object{{remarks: &remarks{absent: nameOf(m)}}}})
 	}
 	return err
 }
 
 // Replace implements [cache.ReflectorStore] with the objects of a complete list.
 func (i *informer) Replace(objs []any, _ string) error {
-	objects := make([]object, len(objs))
+	objects := make([]*object, len(objs))
 	for n, obj := range objs {
-		o, ok := obj.(*listedObject)
+		o, ok := obj.(*object)
 		if !ok {
-			converted, err := i.convert(obj)
-			if err != nil {
+			var err error
+			if o, err = i.convert(obj); err != nil {
 				return err
 			}
-			o = &listedObject{converted}
 		}
-		objects[n] = o.object
-		objects[n].changed = time.Time{} // a list may be far behind the change, so its latency is not measured
+		objects[n] = o
 	}
 	i.send(change{list: true, objects: objects})
 	return nil
@@ -174,18 +173,7 @@ func (i *informer) Resync() error { return nil }
 // Transformer implements [cache.TransformingStore]. It converts the objects of a streaming
 // list before the reflector collects them for Replace, so that they take less memory.
 func (i *informer) Transformer() cache.TransformFunc {
-	return func(obj any) (any, error) {
-		o, err := i.convert(obj)
-		return &listedObject{o}, err
-	}
-}
-
-// listedObject is a converted object of a streaming list. The reflector needs its name.
-type listedObject struct{ object }
-
-// GetObjectMeta implements [metav1.ObjectMetaAccessor].
-func (l *listedObject) GetObjectMeta() metav1.Object {
-	return &metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name}
+	return func(obj any) (any, error) { return i.convert(obj) }
 }
 
 func nameOf(o metav1.Object) types.NamespacedName {
@@ -197,6 +185,7 @@ type resource struct {
 	name     string // as in the API: services
 	selector fields.Selector
 	example  runtime.Object
+	put      func(e *zone.Edit, value any)
 	remove   func(*zone.Edit, types.NamespacedName)
 	list     func(*zone.Snapshot) iter.Seq[types.NamespacedName] // the objects in the zone
 	restore  func(*zone.Edit, *Snapshot)                         // adds the objects of a snapshot
@@ -205,10 +194,9 @@ type resource struct {
 var (
 	namespaces = resource{
 		name: "namespaces", selector: fields.Everything(), example: &corev1.Namespace{},
+		put:    func(e *zone.Edit, value any) { e.PutNamespace(value.(string)) },
 		remove: func(e *zone.Edit, n types.NamespacedName) { e.DeleteNamespace(n.Name) },
-		list: func(s *zone.Snapshot) iter.Seq[types.NamespacedName] {
-			return namesOf(s.Namespaces(), func(name string) (string, string) { return "", name })
-		},
+		list:   func(s *zone.Snapshot) iter.Seq[types.NamespacedName] { return namesOf(s.Namespaces()) },
 		restore: func(e *zone.Edit, s *Snapshot) {
 			for _, name := range s.Namespaces {
 				e.PutNamespace(name)
@@ -217,35 +205,31 @@ var (
 	}
 	services = resource{
 		name: "services", selector: fields.Everything(), example: &corev1.Service{},
-		remove: func(e *zone.Edit, n types.NamespacedName) { e.DeleteService(n.Namespace, n.Name) },
-		list: func(s *zone.Snapshot) iter.Seq[types.NamespacedName] {
-			return namesOf(s.Services(), func(o *zone.Service) (string, string) { return o.Namespace, o.Name })
-		},
+		put:     func(e *zone.Edit, value any) { e.PutService(*value.(*zone.Service)) },
+		remove:  func(e *zone.Edit, n types.NamespacedName) { e.DeleteService(n.Namespace, n.Name) },
+		list:    func(s *zone.Snapshot) iter.Seq[types.NamespacedName] { return namesOf(s.Services()) },
 		restore: func(e *zone.Edit, s *Snapshot) { putAll(s.Services, e.PutService) },
 	}
 	endpointSlices = resource{
 		name: "endpointslices", selector: fields.Everything(), example: &discoveryv1.EndpointSlice{},
-		remove: func(e *zone.Edit, n types.NamespacedName) { e.DeleteEndpointSlice(n.Namespace, n.Name) },
-		list: func(s *zone.Snapshot) iter.Seq[types.NamespacedName] {
-			return namesOf(s.EndpointSlices(), func(o *zone.EndpointSlice) (string, string) { return o.Namespace, o.Name })
-		},
+		put:     func(e *zone.Edit, value any) { e.PutEndpointSlice(*value.(*zone.EndpointSlice)) },
+		remove:  func(e *zone.Edit, n types.NamespacedName) { e.DeleteEndpointSlice(n.Namespace, n.Name) },
+		list:    func(s *zone.Snapshot) iter.Seq[types.NamespacedName] { return namesOf(s.EndpointSlices()) },
 		restore: func(e *zone.Edit, s *Snapshot) { putAll(s.EndpointSlices, e.PutEndpointSlice) },
 	}
 	pods = resource{
 		name: "pods", selector: fields.ParseSelectorOrDie("status.phase!=Succeeded,status.phase!=Failed"), example: &corev1.Pod{},
-		remove: func(e *zone.Edit, n types.NamespacedName) { e.DeletePod(n.Namespace, n.Name) },
-		list: func(s *zone.Snapshot) iter.Seq[types.NamespacedName] {
-			return namesOf(s.Pods(), func(o *zone.Pod) (string, string) { return o.Namespace, o.Name })
-		},
+		put:     func(e *zone.Edit, value any) { e.PutPod(*value.(*zone.Pod)) },
+		remove:  func(e *zone.Edit, n types.NamespacedName) { e.DeletePod(n.Namespace, n.Name) },
+		list:    func(s *zone.Snapshot) iter.Seq[types.NamespacedName] { return namesOf(s.Pods()) },
 		restore: func(e *zone.Edit, s *Snapshot) { putAll(s.Pods, e.PutPod) },
 	}
 )
 
-func namesOf[T any](objects iter.Seq[T], name func(T) (namespace, name string)) iter.Seq[types.NamespacedName] {
+func namesOf[T any](values iter.Seq[T]) iter.Seq[types.NamespacedName] {
 	return func(yield func(types.NamespacedName) bool) {
-		for o := range objects {
-			namespace, name := name(o)
-			if !yield(types.NamespacedName{Namespace: namespace, Name: name}) {
+		for v := range values {
+			if !yield(nameOfValue(v)) {
 				return
 			}
 		}
@@ -260,11 +244,11 @@ func putAll[T any](objects []*T, put func(T)) {
 
 // replaceAll replaces the objects of the resource in the zone; before is the zone as it was
 // before the edit.
-func (r *resource) replaceAll(e *zone.Edit, before *zone.Snapshot, objects []object) {
+func (r *resource) replaceAll(e *zone.Edit, before *zone.Snapshot, objects []*object) {
 	keep := make(map[types.NamespacedName]bool, len(objects))
 	for _, o := range objects {
-		if o.put != nil {
-			keep[o.NamespacedName] = true
+		if o.value != nil {
+			keep[o.name()] = true
 		}
 	}
 	for n := range r.list(before) {
@@ -273,17 +257,17 @@ func (r *resource) replaceAll(e *zone.Edit, before *zone.Snapshot, objects []obj
 		}
 	}
 	for _, o := range objects {
-		if o.put != nil {
-			o.put(e)
+		if o.value != nil {
+			r.put(e, o.value)
 		}
 	}
 }
 
 // apply adds, updates or removes one object.
-func (r *resource) apply(e *zone.Edit, o object) {
-	if o.put == nil {
-		r.remove(e, o.NamespacedName)
+func (r *resource) apply(e *zone.Edit, o *object) {
+	if o.value == nil {
+		r.remove(e, o.absent)
 	} else {
-		o.put(e)
+		r.put(e, o.value)
 	}
 }

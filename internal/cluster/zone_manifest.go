@@ -115,7 +115,7 @@ func LoadZone(z *zone.Zone, domain fqdn.Name, manifests ...Manifest) error {
 	before := z.Snapshot()
 	z.Update(uint32(time.Now().Unix()), func(e *zone.Edit) {
 		for _, r := range []resource{namespaces, services, endpointSlices} {
-			objects, err := convertAll(converter{domain}, all[r.name])
+			objects, err := convertAll(converter{domain, z}, all[r.name])
 			errs = append(errs, err)
 			r.replaceAll(e, before, objects)
 		}
@@ -125,16 +125,18 @@ func LoadZone(z *zone.Zone, domain fqdn.Name, manifests ...Manifest) error {
 }
 
 // convertAll converts objects of one resource, in the order of their names.
-func convertAll(c converter, objects map[types.NamespacedName]manifestObject) ([]object, error) {
-	var list []object
+func convertAll(c converter, objects map[types.NamespacedName]manifestObject) ([]*object, error) {
+	var list []*object
 	var errs []error
 	for _, n := range slices.SortedFunc(maps.Keys(objects), compareNames) {
 		o := objects[n]
 		converted, err := c.convert(o.object)
-		if err = errors.Join(err, converted.problem); err != nil {
+		if err == nil {
+			list, err = append(list, converted), converted.problem()
+		}
+		if err != nil {
 			errs = append(errs, o.source.InputError("", fmt.Errorf("%s %s: %w", o.resource.name, n, err), ""))
 		}
-		list = append(list, converted)
 	}
 	return list, errors.Join(errs...)
 }

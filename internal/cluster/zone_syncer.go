@@ -96,7 +96,8 @@ func NewSyncer(cfg SyncerConfig) *Syncer {
 	}
 	add := func(r resource, client rest.Interface) {
 		s.informers = append(s.informers, &informer{
-			resource: r, client: client, converter: converter{cfg.Domain}, changes: s.changes, refused: s.refused, log: cfg.Logger,
+			resource: r, client: client, converter: converter{cfg.Domain, cfg.Zone},
+			changes: s.changes, refused: s.refused, log: cfg.Logger,
 		})
 	}
 	add(namespaces, cfg.Core)
@@ -193,11 +194,14 @@ func (s *Syncer) runWriter(ctx context.Context) {
 // apply applies a change and those that are waiting, up to the next list.
 func (s *Syncer) apply(c change) {
 	s.pending = nil
-	var timed []object // whose time of change is known
+	var triggers []*trigger
 	before, wasComplete := s.cfg.Zone.Snapshot(), s.isComplete()
 	s.update(func(e *zone.Edit) {
 		for range maxBatch {
-			timed = append(timed, s.applyChange(e, before, c)...)
+			s.applyChange(e, before, c)
+			if c.trigger != nil {
+				triggers = append(triggers, c.trigger)
+			}
 			select {
 			case c = <-s.changes:
 			default:
@@ -212,8 +216,8 @@ func (s *Syncer) apply(c change) {
 	if !wasComplete && s.isComplete() {
 		close(s.loaded)
 	}
-	for _, o := range timed {
-		s.programming.WithLabelValues(string(o.kind)).Observe(time.Since(o.changed).Seconds())
+	for _, t := range triggers {
+		s.programming.WithLabelValues(string(t.kind)).Observe(time.Since(t.time).Seconds())
 	}
 }
 
@@ -221,20 +225,15 @@ func (s *Syncer) update(edit func(*zone.Edit)) {
 	s.cfg.Zone.Update(uint32(time.Now().Unix()), edit)
 }
 
-// applyChange applies one change, and returns its objects whose time of change is known.
-func (s *Syncer) applyChange(e *zone.Edit, before *zone.Snapshot, c change) (timed []object) {
+func (s *Syncer) applyChange(e *zone.Edit, before *zone.Snapshot, c change) {
 	s.logProblems(c)
 	if c.list {
 		s.applyList(e, before, c)
-		return nil
+		return
 	}
 	for _, o := range c.objects {
 		c.informer.apply(e, o)
-		if !o.changed.IsZero() {
-			timed = append(timed, o)
-		}
 	}
-	return timed
 }
 
 // applyList replaces the objects of a resource. The zone is loaded with the first list of
@@ -242,7 +241,7 @@ func (s *Syncer) applyChange(e *zone.Edit, before *zone.Snapshot, c change) (tim
 func (s *Syncer) applyList(e *zone.Edit, before *zone.Snapshot, c change) {
 	c.informer.replaceAll(e, before, c.objects)
 	for _, o := range c.objects {
-		if o.cluster != "" {
+		if o.remarks != nil && o.cluster != "" {
 			s.cluster.Store(&o.cluster)
 			s.dropForeign(e, before)
 			if s.cfg.Identified != nil {
@@ -268,13 +267,13 @@ func (s *Syncer) isComplete() bool { return len(s.complete) == len(s.informers) 
 // problem.
 func (s *Syncer) logProblems(c change) {
 	for _, o := range c.objects {
-		key := objectKey{c.informer.name, o.NamespacedName}
-		if o.problem == nil {
+		key := objectKey{c.informer.name, o.name()}
+		if err := o.problem(); err == nil {
 			delete(s.logged, key)
-		} else if s.logged[key] != o.problem.Error() {
-			s.logged[key] = o.problem.Error()
+		} else if s.logged[key] != err.Error() {
+			s.logged[key] = err.Error()
 			s.cfg.Logger.Warn("invalid object, leaving out the invalid part",
-				"resource", key.resource, "namespace", key.Namespace, "name", key.Name, "error", o.problem)
+				"resource", key.resource, "namespace", key.Namespace, "name", key.Name, "error", err)
 		}
 	}
 }

@@ -79,7 +79,9 @@ func (e *Edit) DeleteService(namespace, name string) {
 // PutEndpointSlice adds or replaces a slice. Its Service may change.
 func (e *Edit) PutEndpointSlice(s EndpointSlice) {
 	key := objectName{s.Namespace, s.Name}
-	slices.SortFunc(s.Endpoints, compareEndpoints)
+	if !slices.IsSortedFunc(s.Endpoints, compareEndpoints) { // else it may be that of the zone, which has readers
+		slices.SortFunc(s.Endpoints, compareEndpoints)
+	}
 	if old := e.zone.slices[key]; old != nil && old.equal(&s) {
 		return
 	} else if old != nil && old.Service != s.Service {
@@ -159,8 +161,7 @@ func (e *Edit) editPods(namespace string, addr netip.Addr, change func([]*Pod) [
 
 // copyService returns the published service, nil if there is none, and a copy to change.
 func (e *Edit) copyService(namespace, name string) (old, next *service) {
-	old = e.next.services.get(string(serviceKey(new([maxKey]byte), namespace, name)))
-	if old == nil {
+	if old = e.next.service(namespace, name); old == nil {
 		return nil, &service{identity: &identity{namespace, name}}
 	}
 	return old, &service{identity: old.identity, spec: old.spec, slices: slices.Clone(old.slices), named: old.named}

@@ -46,6 +46,44 @@ func TestUpdate_NoChange(t *testing.T) {
 	}
 }
 
+// An object that is equal to the one in the zone shares its memory, in whatever order its endpoints are; another one
+// stays as it is.
+func TestShare(t *testing.T) {
+	z := newZone(t, Config{Pods: PodsVerified})
+	service := func() *Service { return &Service{Namespace: "a", Name: "x", ClusterIPs: addrs("10.0.0.1")} }
+	slice := func(ends ...string) *EndpointSlice {
+		s := EndpointSlice{Namespace: "a", Name: "x-1", Service: "x"}
+		for _, addr := range addrs(ends...) {
+			s.Endpoints = append(s.Endpoints, Endpoint{addr, "", true})
+		}
+		return &s
+	}
+	pod := func() *Pod { return &Pod{"a", "x-0", addrs("10.0.0.2", "10.0.0.3")} }
+	z.Update(1, func(e *Edit) {
+		e.PutService(*service())
+		e.PutEndpointSlice(*slice("10.0.0.2", "10.0.0.3"))
+		e.PutPod(*pod())
+	})
+	s := z.Snapshot()
+	for i, pair := range [][2]any{
+		{s.ShareService(service()), s.ShareService(service())},
+		{s.ShareEndpointSlice(slice("10.0.0.2", "10.0.0.3")), s.ShareEndpointSlice(slice("10.0.0.3", "10.0.0.2"))},
+		{s.SharePod(pod()), s.SharePod(pod())},
+	} {
+		if pair[0] != pair[1] {
+			t.Errorf("%d: equal objects are not shared", i)
+		}
+	}
+	changed := service()
+	changed.PublishNotReady = true
+	moved := pod()
+	moved.Addrs = moved.Addrs[:1]
+	other := slice("10.0.0.2")
+	if s.ShareService(changed) != changed || s.ShareEndpointSlice(other) != other || s.SharePod(moved) != moved {
+		t.Error("a changed object was replaced by the one in the zone")
+	}
+}
+
 // Pods yields each pod with an address once.
 func TestPods_Once(t *testing.T) {
 	z := newZone(t, Config{Pods: PodsVerified})

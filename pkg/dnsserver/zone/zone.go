@@ -7,6 +7,7 @@ import (
 	"errors"
 	"iter"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -113,6 +114,37 @@ func (s *Snapshot) StaleSince() time.Time { return s.stale }
 
 // Serial returns the serial of the SOA record.
 func (s *Snapshot) Serial() uint32 { return s.serial }
+
+// ShareService returns the Service of the snapshot that is equal to o, or o if there is none. It must not be changed.
+func (s *Snapshot) ShareService(o *Service) *Service {
+	if svc := s.service(o.Namespace, o.Name); svc.exists() && svc.spec.equal(o) {
+		return svc.spec
+	}
+	return o
+}
+
+// ShareEndpointSlice is ShareService for a slice, whose endpoints it sorts.
+func (s *Snapshot) ShareEndpointSlice(o *EndpointSlice) *EndpointSlice {
+	slices.SortFunc(o.Endpoints, compareEndpoints)
+	if svc := s.service(o.Namespace, o.Service); svc != nil {
+		if slice, _ := findSlice(svc.slices, o.Name); slice != nil && slice.equal(o) {
+			return slice
+		}
+	}
+	return o
+}
+
+// SharePod is ShareService for a pod.
+func (s *Snapshot) SharePod(o *Pod) *Pod {
+	if at := s.pods.get(labelKey(o.Namespace) + addrKey(o.Addrs[0])); at != nil {
+		for _, p := range at.pods {
+			if p.Name == o.Name && slices.Equal(p.Addrs, o.Addrs) {
+				return p
+			}
+		}
+	}
+	return o
+}
 
 // Namespaces yields the declared namespaces, sorted.
 func (s *Snapshot) Namespaces() iter.Seq[string] {
