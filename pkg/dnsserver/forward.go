@@ -312,6 +312,9 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 	if to.clusterDNS && isLimitFailure(reply) {
 		return s.refuse(kind, refusedUpstream)
 	}
+	if isNoData(reply, q.qtype) && s.otherFamilyFailed(key) {
+		return failure(fromUpstream, dns.ExtendedErrorCodeOther, "the query for the addresses of the other family failed")
+	}
 	options.Discard = !m.RecursionDesired // the reply may be a referral
 	hit, _ := s.cfg.Cache.Put(key, reply, time.Now(), options)
 	if hit.State == cache.Miss {
@@ -322,6 +325,28 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 			"the upstream server's reply is truncated, and TCP to the server failed")
 	}
 	return s.upstreamAnswer(q, to, &hit)
+}
+
+// isNoData reports whether a reply says that the name exists without records of a type.
+func isNoData(reply *dns.Msg, qtype uint16) bool {
+	isOfType := func(rr dns.RR) bool { return rr.Header().Rrtype == qtype }
+	return reply.Rcode == dns.RcodeSuccess && !slices.ContainsFunc(reply.Answer, isOfType)
+}
+
+// otherFamilyFailed reports whether the query for A failed just now, if key is that for AAAA, or the other way round.
+// glibc sends both at once. If it gets SERVFAIL for one, NODATA for the other ends the lookup with EAI_NODATA: the name
+// has no addresses. That is wrong while servers start, and SERVFAIL for both makes it EAI_AGAIN.
+func (s *Server) otherFamilyFailed(key cache.Question) bool {
+	switch key.Type {
+	case dns.TypeA:
+		key.Type = dns.TypeAAAA
+	case dns.TypeAAAA:
+		key.Type = dns.TypeA
+	default:
+		return false
+	}
+	hit := s.cfg.Cache.Peek(key, time.Now())
+	return hit.State == cache.Fresh && hit.Rcode() == dns.RcodeServerFailure
 }
 
 // upstreamAnswer returns the answer of a reply of other servers. If the hit is the last known good answer
