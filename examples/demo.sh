@@ -99,8 +99,8 @@ show validate -f trouble
 say "The same checks at kubectl apply: as policies of the API server, or as a webhook."
 show policies | grep -A3 '^kind: ValidatingAdmissionPolicy$' | head -4
 
-say "On a node, the shim or the agent writes what render has shown. Node rules change it for chosen pods; this is what they would change."
-show config check --no-files node/agent.yaml -f clusterfirst.yaml -f default.yaml
+say "On a node, the shim or the agent writes what render has shown. Node rules change it for chosen pods."
+show render --config node/agent.yaml -f clusterfirst.yaml -o explain
 
 say "A check of a node's configuration and its resolv.conf."
 show config check "$node"
