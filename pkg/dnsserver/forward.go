@@ -277,14 +277,10 @@ func (q *query) staleAnswer(hit cache.Hit) func() answer {
 
 // ask sends q to other servers and caches their reply.
 func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
-	exchange := to.exchange
-	if to.expand {
-		exchange = func(ctx context.Context, m *dns.Msg) (*dns.Msg, error) { return s.askExpander(ctx, q, m, to) }
-	}
 	m := new(dns.Msg).SetQuestion(q.presentationName(), q.qtype).SetEdns0(maxUDP, q.do)
 	m.RecursionDesired, m.CheckingDisabled = q.flags&flagRD != 0, q.flags&flagCD != 0
 	begin, kind := time.Now(), to.kindOf(q.name)
-	reply, err := exchange(ctx, m)
+	reply, err := s.exchange(ctx, q, m, to)
 	if reason, ok := errors.AsType[refusalReason](err); ok { // from askExpander, and counted already
 		return refusedAnswer(reason)
 	}
@@ -312,7 +308,7 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 	if to.clusterDNS && isLimitFailure(reply) {
 		return s.refuse(kind, refusedUpstream)
 	}
-	if isNoData(reply, q.qtype) && s.otherFamilyFailed(key) {
+	if s.otherFamilyFailed(key, reply) {
 		return failure(fromUpstream, dns.ExtendedErrorCodeOther, "the query for the addresses of the other family failed")
 	}
 	options.Discard = !m.RecursionDesired // the reply may be a referral
@@ -327,25 +323,32 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 	return s.upstreamAnswer(q, to, &hit)
 }
 
-// isNoData reports whether a reply says that the name exists without records of a type.
-func isNoData(reply *dns.Msg, qtype uint16) bool {
-	isOfType := func(rr dns.RR) bool { return rr.Header().Rrtype == qtype }
-	return reply.Rcode == dns.RcodeSuccess && !slices.ContainsFunc(reply.Answer, isOfType)
+// exchange sends m, which asks for q, to the servers or the Expander.
+func (s *Server) exchange(ctx context.Context, q *query, m *dns.Msg, to destination) (*dns.Msg, error) {
+	if to.expand {
+		return s.askExpander(ctx, q, m, to)
+	}
+	return to.exchange(ctx, m)
 }
 
-// otherFamilyFailed reports whether the query for A failed just now, if key is that for AAAA, or the other way round.
-// glibc sends both at once. If it gets SERVFAIL for one, NODATA for the other ends the lookup with EAI_NODATA: the name
-// has no addresses. That is wrong while servers start, and SERVFAIL for both makes it EAI_AGAIN.
-func (s *Server) otherFamilyFailed(key cache.Question) bool {
+// otherFamilyFailed reports whether reply is NODATA for A, and the query for AAAA failed just now, or the other way
+// round. glibc sends both at once. If it gets SERVFAIL for one, NODATA for the other ends the lookup with EAI_NODATA:
+// the name has no addresses. That is wrong while servers start, and SERVFAIL for both makes it EAI_AGAIN.
+func (s *Server) otherFamilyFailed(key cache.Question, reply *dns.Msg) bool {
+	isOfType := func(rr dns.RR) bool { return rr.Header().Rrtype == key.Type }
+	if reply.Rcode != dns.RcodeSuccess || slices.ContainsFunc(reply.Answer, isOfType) {
+		return false
+	}
+	other := key
 	switch key.Type {
 	case dns.TypeA:
-		key.Type = dns.TypeAAAA
+		other.Type = dns.TypeAAAA
 	case dns.TypeAAAA:
-		key.Type = dns.TypeA
+		other.Type = dns.TypeA
 	default:
 		return false
 	}
-	hit := s.cfg.Cache.Peek(key, time.Now())
+	hit := s.cfg.Cache.Peek(other, time.Now())
 	return hit.State == cache.Fresh && hit.Rcode() == dns.RcodeServerFailure
 }
 
