@@ -57,7 +57,7 @@ var imports = map[string][]string{
 	"pkg/dnsserver/cache":    {"std", "github.com/miekg/dns"},
 	"pkg/dnsserver/autopath": {"std", "pkg/fqdn"},
 	"pkg/dnsserver/upstream": {"std", "pkg/fqdn", "github.com/miekg/dns", "golang.org/x/sys/unix",
-		"github.com/prometheus/client_golang/prometheus"},
+		"golang.org/x/sync/semaphore", "github.com/prometheus/client_golang/prometheus"},
 	"pkg/dnsserver": {"std", "pkg/fqdn", "pkg/dnsserver/autopath", "pkg/dnsserver/zone", "pkg/dnsserver/cache",
 		"pkg/dnsserver/upstream", "github.com/miekg/dns", "golang.org/x/sys/unix",
 		"github.com/prometheus/client_golang/prometheus", "github.com/prometheus/client_golang/prometheus/promauto"},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -29,6 +30,8 @@ type Client struct {
 	changed chan struct{}             // capacity one: wakes Run after SetServers
 	failed  chan struct{}             // capacity one: wakes Run after a query without a reply
 	group   group
+	room    *semaphore.Weighted // for long replies, see maxLong
+	series  sync.RWMutex        // held while a server's metrics change, and for writing while they are deleted
 
 	mu      sync.Mutex
 	phase   phase
@@ -54,7 +57,7 @@ func New(cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
 	c := &Client{cfg: cfg, changed: make(chan struct{}, 1), failed: make(chan struct{}, 1), drains: map[*func()]bool{},
-		group: group{byWire: map[string]*flight{}}}
+		group: group{byWire: map[string]*flight{}}, room: semaphore.NewWeighted(maxLong)}
 	c.servers.Store(new([]*server))
 	c.SetServers(cfg.Servers)
 	return c, nil
@@ -75,10 +78,12 @@ func (c *Client) SetServers(list []Server) {
 		if i := slices.IndexFunc(old, same); i >= 0 {
 			servers = append(servers, old[i])
 		} else {
-			servers = append(servers, &server{Server: want, log: c.cfg.Logger})
+			servers = append(servers, &server{Server: want, log: c.cfg.Logger, created: time.Now()})
 		}
 	}
 	c.servers.Store(&servers)
+	c.series.Lock()
+	defer c.series.Unlock()
 	for _, s := range old {
 		if !slices.Contains(servers, s) {
 			c.cfg.Metrics.deleteSeries(prometheus.Labels{"zone": c.cfg.Zone, "server": s.Server.String()})
@@ -110,9 +115,7 @@ type Status struct {
 func (c *Client) Status() []Status {
 	var list []Status
 	for _, s := range *c.servers.Load() {
-		s.mu.Lock()
-		list = append(list, Status{Server: s.Server, Down: s.failures >= maxFailures, Looping: s.looping})
-		s.mu.Unlock()
+		list = append(list, Status{Server: s.Server, Down: s.isDown(), Looping: s.looping.Load()})
 	}
 	return list
 }
@@ -248,8 +251,8 @@ func (c *Client) send(ctx context.Context, s *server, q *query, wire []byte) (*d
 func (c *Client) measure(ctx context.Context, s *server, network string, exchange func() (*dns.Msg, error)) (*dns.Msg, error) {
 	begin := time.Now()
 	m, err := exchange()
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.series.RLock()
+	defer c.series.RUnlock()
 	if slices.Contains(*c.servers.Load(), s) {
 		to := s.String()
 		c.cfg.Metrics.attempts.WithLabelValues(c.cfg.Zone, to, network, outcome(ctx, m, err)).Inc()

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
@@ -21,79 +22,61 @@ const (
 	logInterval = 30 * time.Second
 )
 
-// server is a Server with its health and its connection.
+// server is a Server with its health and its connection. A query changes the health by atomic operations only: thousands
+// of queries that wait at a mutex would hold the memory of their replies meanwhile.
 type server struct {
 	Server
-	log *slog.Logger
+	log     *slog.Logger
+	created time.Time
 
-	mu         sync.Mutex
-	failures   int       // consecutive
-	lastReply  time.Time // zero: none yet
-	silent     bool      // it was silent while a query waited, and has not replied since
-	probed     bool      // a goroutine probes it until it replies
-	looping    bool      // in a forwarding loop
-	loggedDown bool      // the last log message says that the server is down
-	loggedAt   time.Time // time of the last warning
-	conn       *streamConn
+	failures   atomic.Int32 // consecutive
+	lastReply  atomic.Int64 // nanoseconds after created; 0: none yet
+	silent     atomic.Bool  // it was silent while a query waited, and has not replied since
+	looping    atomic.Bool  // in a forwarding loop
+	loggedDown atomic.Bool  // the last log message says that the server is down
+
+	mu       sync.Mutex
+	probed   bool      // a goroutine probes it until it replies
+	loggedAt time.Time // time of the last warning
+	conn     *streamConn
 
 	udpMu sync.Mutex
 	udp   *udpSocket // from which queries are sent; may be used up
 }
 
-// mayBeDown reports whether s is tried after the others and probed: because it is down, as
-// Status.Down reports, or because it was silent while a query waited.
-func (s *server) mayBeDown() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mayBeDownLocked()
-}
+// mayBeDown reports whether s is tried after the others and probed: because it is down, or because it was
+// silent while a query waited.
+func (s *server) mayBeDown() bool { return s.silent.Load() || s.isDown() }
 
-func (s *server) mayBeDownLocked() bool { return s.silent || s.failures >= maxFailures }
-
-// recordSilence records that s was silent while a query waited.
-func (s *server) recordSilence() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.silent = true
-}
+// isDown is Status.Down.
+func (s *server) isDown() bool { return s.failures.Load() >= maxFailures }
 
 // recordReply records a reply with any rcode. It ends the backoff of s.
 func (s *server) recordReply(now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lastReply = now
-	if s.loggedDown {
-		s.loggedDown = false
+	s.lastReply.Store(int64(now.Sub(s.created)))
+	if s.mayBeDown() || s.failures.Load() != 0 { // reading is cheaper for other CPUs
+		s.failures.Store(0)
+		s.silent.Store(false)
+	}
+	if s.loggedDown.Load() && s.loggedDown.CompareAndSwap(true, false) {
 		s.log.Info("upstream server is up again", "server", s.Server)
 	}
-	s.failures, s.silent = 0, false
 }
 
 // repliedSince reports whether the server has replied to any query after t.
-func (s *server) repliedSince(t time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lastReply.After(t)
-}
+func (s *server) repliedSince(t time.Time) bool { return s.lastReply.Load() > int64(t.Sub(s.created)) }
 
 // recordFailure records that s did not reply to a query. It logs that s is down, at most once in logInterval.
 func (s *server) recordFailure(now time.Time, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.failures++
-	if s.failures < maxFailures {
+	if s.failures.Add(1) < maxFailures || s.loggedDown.Load() {
 		return
 	}
-	if !s.loggedDown && now.Sub(s.loggedAt) >= logInterval {
-		s.loggedDown, s.loggedAt = true, now
-		s.log.Warn("upstream server is down", "server", s.Server, "error", err)
-	}
-}
-
-func (s *server) isLooping() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.looping
+	if now.Sub(s.loggedAt) >= logInterval && s.loggedDown.CompareAndSwap(false, true) {
+		s.loggedAt = now
+		s.log.Warn("upstream server is down", "server", s.Server, "error", err)
+	}
 }
 
 const (
@@ -105,7 +88,7 @@ const (
 
 // markSilent moves a silent server behind the others until it has replied, so that no further query waits for it.
 func (c *Client) markSilent(s *server) {
-	s.recordSilence()
+	s.silent.Store(true)
 	c.probeIfDown(s)
 }
 
@@ -121,19 +104,19 @@ func (c *Client) probeIfDown(s *server) {
 func (s *server) beginProbes() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.probed || !s.mayBeDownLocked() {
+	if s.probed || !s.mayBeDown() {
 		return false
 	}
 	s.probed = true
 	return true
 }
 
-// endProbes reports whether the probes of s end: s is up, or always. The check and the end are under one lock,
-// so that a later failure begins new probes.
+// endProbes reports whether the probes of s end: s is up, or always. A failure after the check begins new probes: it
+// calls beginProbes, which waits for the lock.
 func (s *server) endProbes(always bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !always && s.mayBeDownLocked() {
+	if !always && s.mayBeDown() {
 		return false
 	}
 	s.probed = false

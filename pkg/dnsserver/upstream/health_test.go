@@ -26,7 +26,7 @@ func makeServers(addresses ...string) []*server {
 	var list []*server
 	for _, a := range addresses {
 		addr := netip.AddrPortFrom(netip.MustParseAddr("192.0.2."+a), 53)
-		list = append(list, &server{Server: Server{Addr: addr}, log: slog.New(slog.DiscardHandler)})
+		list = append(list, &server{Server: Server{Addr: addr}, log: slog.New(slog.DiscardHandler), created: time.Now()})
 	}
 	return list
 }
@@ -53,15 +53,15 @@ func TestOrder_Down(t *testing.T) {
 	expect("1 2 3") // not consecutive
 	list[0].recordFailure(now, timeout)
 	expect("2 3 1")
-	list[1].recordSilence()
+	list[1].silent.Store(true)
 	expect("3 1 2")
-	list[2].recordSilence()
+	list[2].silent.Store(true)
 	expect("1 2 3") // all
 	list[0].recordReply(now)
 	list[1].recordReply(now)
 	expect("1 2 3")
 	list[2].recordReply(now)
-	list[1].recordSilence()
+	list[1].silent.Store(true)
 	list[1].recordFailure(now, timeout)
 	expect("1 3 2")
 	list[1].recordReply(now)
@@ -79,7 +79,7 @@ func TestOrder_Policy(t *testing.T) {
 		for _, down := range []bool{false, true} {
 			list, c := makeServers("1", "2", "3"), newOrderClient(policy)
 			if down {
-				list[1].recordSilence()
+				list[1].silent.Store(true)
 			}
 			first, last := map[string]int{}, map[string]int{}
 			for range queries {

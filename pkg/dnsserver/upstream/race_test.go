@@ -79,7 +79,7 @@ func (r *raceTest) query(t *testing.T) string {
 	ctx, cancel := context.WithTimeout(t.Context(), DefaultTimeout)
 	defer cancel()
 	begin := time.Now()
-	race := &race{try: r.try, markSilent: (*server).recordSilence}
+	race := &race{try: r.try, markSilent: func(s *server) { s.silent.Store(true) }}
 	m, err := race.run(ctx, r.client.order(r.list))
 	took := time.Since(begin).Milliseconds()
 	if err != nil {
@@ -161,7 +161,7 @@ func TestRace_BusyServer(t *testing.T) {
 func TestRace_DownServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRaceTest(behaviour{delay: never}, behaviour{delay: time.Millisecond, rcode: dns.RcodeServerFailure})
-		r.list[0].recordSilence()
+		r.list[0].silent.Store(true)
 		if got := r.query(t); got != "SERVFAIL of 2 after 1" || len(r.tries) != 1 {
 			t.Errorf("%s, tries %v", got, r.tries)
 		}

@@ -70,7 +70,7 @@ func (c *Client) Run(ctx context.Context) error {
 			probes.Go(func() { c.probeServer(ctx, s) })
 		}
 		probes.Wait()
-		if slices.ContainsFunc(servers, (*server).isLooping) {
+		if slices.ContainsFunc(servers, func(s *server) bool { return s.looping.Load() }) {
 			next /= loopRecheck
 		}
 		last = time.Now()
@@ -134,17 +134,14 @@ func (c *Client) probeServer(ctx context.Context, s *server) {
 	if err != nil && !looping && errors.Is(ctx.Err(), context.Canceled) {
 		return // the probe was cut short
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case looping && !s.looping:
+	switch was := s.looping.Swap(looping); {
+	case looping && !was:
 		s.log.Error("forwarding loop: upstream server sends queries back to this server and is not "+
 			"used: remove this server from its resolv.conf or forwarders",
 			"server", s.Server)
-	case !looping && s.looping:
+	case !looping && was:
 		s.log.Info("forwarding loop is gone, upstream server is used again", "server", s.Server)
 	}
-	s.looping = looping
 }
 
 // LoopDetector detects forwarding loops: upstream servers that send queries back to this server, directly or through

@@ -124,7 +124,7 @@ func Policies() []string { return []string{string(Sequential), string(Random), s
 // order returns the servers in the order of the policy, with those that may be down at the end.
 // Looping servers are left out.
 func (c *Client) order(servers []*server) []*server {
-	list := slices.DeleteFunc(slices.Clone(servers), (*server).isLooping)
+	list := slices.DeleteFunc(slices.Clone(servers), func(s *server) bool { return s.looping.Load() })
 	switch n := len(list); {
 	case n < 2:
 		return list

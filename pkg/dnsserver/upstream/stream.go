@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"golang.org/x/sync/semaphore"
 )
 
 // exchangeStream sends a query over TCP or TLS. The server may close a reused connection at any moment, which is not
@@ -48,7 +49,7 @@ func (c *Client) acquireConn(s *server) (conn *streamConn, reused bool, err erro
 	if s.conn != nil && s.conn.acquire() {
 		return s.conn, true, nil
 	}
-	conn = newStreamConn(c.dialer(s.Server), c.cfg.IdleTimeout)
+	conn = newStreamConn(c.dialer(s.Server), c.cfg.IdleTimeout, c.room)
 	conn.acquire()
 	if !c.start(conn.run, conn.drain) {
 		return nil, false, errStopped
@@ -84,6 +85,14 @@ func (c *Client) dialer(to Server) func(context.Context) (net.Conn, error) {
 // wait for their replies, as the cluster DNS does: queries for names that take long would then delay all others.
 const maxConnUsers = 64
 
+// Long replies come over TCP alone. A client may ask for thousands of them at a time, and each takes up to 300 kB when it
+// is parsed. So a reply longer than longReply octets is read only when all those that were read, and whose queries have
+// not yet taken them, have at most maxLong octets together.
+const (
+	longReply = 4 << 10
+	maxLong   = 2 << 20
+)
+
 // errConnClosed is the error of queries on a connection that closeIfSilentSince has closed.
 var errConnClosed = errors.New("connection closed")
 
@@ -92,6 +101,7 @@ var errConnClosed = errors.New("connection closed")
 type streamConn struct {
 	dial        func(context.Context) (net.Conn, error)
 	idleTimeout time.Duration
+	room        *semaphore.Weighted // for long replies, see maxLong
 
 	ready  chan struct{} // closed when conn is usable
 	closed chan struct{} // closed at the end
@@ -114,6 +124,7 @@ type sentQuery struct {
 	id    uint16         // unique there
 	query *query         // nil: its caller has left
 	reply chan delivered // capacity one
+	long  int64          // the octets of the reply if it is a long one; guarded by streamConn.mu
 }
 
 // delivered is a reply, or the error of its content.
@@ -122,17 +133,19 @@ type delivered struct {
 	err error
 }
 
-// deliver passes on a reply, or its error. A second one is dropped.
-func (s *sentQuery) deliver(m *dns.Msg, err error) {
+// deliver passes on a reply, or its error. It reports false for a second one, which is dropped.
+func (s *sentQuery) deliver(m *dns.Msg, err error) bool {
 	select {
 	case s.reply <- delivered{m, err}:
+		return true
 	default:
+		return false
 	}
 }
 
-func newStreamConn(dial func(context.Context) (net.Conn, error), idleTimeout time.Duration) *streamConn {
+func newStreamConn(dial func(context.Context) (net.Conn, error), idleTimeout time.Duration, room *semaphore.Weighted) *streamConn {
 	return &streamConn{
-		dial: dial, idleTimeout: idleTimeout,
+		dial: dial, idleTimeout: idleTimeout, room: room,
 		ready: make(chan struct{}), closed: make(chan struct{}), pending: map[uint16]*sentQuery{},
 	}
 }
@@ -189,10 +202,10 @@ func (c *streamConn) run() {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	c.conn = conn
 	close(c.ready)
-	c.close(c.read(conn))
+	c.close(c.read(ctx, conn))
 }
 
-func (c *streamConn) read(conn net.Conn) error {
+func (c *streamConn) read(ctx context.Context, conn net.Conn) error {
 	r := bufio.NewReader(conn)
 	for {
 		if err := conn.SetReadDeadline(time.Now().Add(c.idleTimeout)); err != nil {
@@ -202,34 +215,62 @@ func (c *streamConn) read(conn net.Conn) error {
 		if _, err := io.ReadFull(r, length[:]); err != nil {
 			return err
 		}
-		buf := make([]byte, binary.BigEndian.Uint16(length[:]))
-		if _, err := io.ReadFull(r, buf); err != nil {
+		if err := c.readReply(ctx, r, binary.BigEndian.Uint16(length[:])); err != nil {
 			return err
 		}
-		m, err := Unpack(buf)
-		if !m.Response || m.Opcode != dns.OpcodeQuery {
-			return errNotReply
-		}
-		c.deliver(m, err)
 	}
+}
+
+// readReply reads and delivers a reply of n octets.
+func (c *streamConn) readReply(ctx context.Context, r io.Reader, n uint16) error {
+	long := int64(0)
+	if n > longReply {
+		long = int64(n)
+		if err := c.room.Acquire(ctx, long); err != nil {
+			return err
+		}
+	}
+	isTaken := false
+	defer func() {
+		if !isTaken {
+			c.room.Release(long)
+		}
+	}()
+	buf := make([]byte, n)
+	if _, err := io.ReadFull(r, buf); err != nil {
+		return err
+	}
+	m, err := Unpack(buf)
+	if !m.Response || m.Opcode != dns.OpcodeQuery {
+		return errNotReply
+	}
+	isTaken = c.deliver(m, err, long)
+	return nil
 }
 
 // errNotReply is returned for octets whose header is not that of a reply. The length before
 // them was wrong, and where the next message begins is unknown.
 var errNotReply = errors.New("not a reply: the length of a message was wrong")
 
-// deliver passes a reply, or the error of its content, to the query. The query has its ID until
-// removePending, so that no other one gets the same ID and is removed in its place.
-func (c *streamConn) deliver(m *dns.Msg, err error) {
+// deliver passes a reply, or the error of its content, to the query, which releases the octets of a long one. It reports
+// whether there is a query. The query has its ID until removePending, so that no other one gets the same ID and is
+// removed in its place.
+func (c *streamConn) deliver(m *dns.Msg, err error, long int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lastReply = time.Now()
-	if p, ok := c.pending[m.Id]; ok && p.query.matches(m) {
-		if err != nil {
-			m = nil
-		}
-		p.deliver(m, err)
+	p, ok := c.pending[m.Id]
+	if !ok || !p.query.matches(m) {
+		return false
 	}
+	if err != nil {
+		m = nil
+	}
+	isFirst := p.deliver(m, err)
+	if isFirst {
+		p.long = long
+	}
+	return isFirst
 }
 
 // close ends the connection; all pending queries fail with reason. The first reason counts.
@@ -302,6 +343,7 @@ func (c *streamConn) removePending(p *sentQuery) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.pending, p.id)
+	c.room.Release(p.long)
 }
 
 // write sends a message. It closes the connection if that fails: a part of the message may have been

@@ -5,14 +5,17 @@ package upstream
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/miekg/dns"
+	"golang.org/x/sync/semaphore"
 )
 
 // From any octets on a connection, only a matching reply is returned, and the connection
@@ -30,7 +33,7 @@ func FuzzStream(f *testing.F) {
 	f.Add(append(reply, 0xC0, byte(len(reply)), 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1), []byte{0, 1, 0})
 	f.Fuzz(func(t *testing.T, first, rest []byte) {
 		local, remote := net.Pipe()
-		c := newStreamConn(func(context.Context) (net.Conn, error) { return local, nil }, time.Minute)
+		c := newStreamConn(func(context.Context) (net.Conn, error) { return local, nil }, time.Minute, semaphore.NewWeighted(maxLong))
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
@@ -88,12 +91,12 @@ func TestStreamConn_IDInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newStreamConn(nil, time.Minute)
+	c := newStreamConn(nil, time.Minute, semaphore.NewWeighted(maxLong))
 	p := c.addPending(q)
 	reply := new(dns.Msg).SetReply(new(dns.Msg).SetQuestion("www.example.com.", dns.TypeA))
 	reply.Id = p.id
 	for range 2 {
-		c.deliver(reply, nil)
+		c.deliver(reply, nil, 0)
 		if _, ok := c.pending[p.id]; !ok {
 			t.Fatal("another query may get the ID")
 		}
@@ -107,11 +110,63 @@ func TestStreamConn_IDInUse(t *testing.T) {
 	}
 }
 
+// TestStreamConn_LongReplies: of replies that thousands of queries may get at a time, only maxLong octets are read before
+// their queries take them. The end of the connection ends the wait.
+func TestStreamConn_LongReplies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, err := newQuery(new(dns.Msg).SetQuestion("www.example.com.", dns.TypeTXT), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		local, remote := net.Pipe()
+		c := newStreamConn(func(context.Context) (net.Conn, error) { return local, nil }, time.Minute, semaphore.NewWeighted(maxLong))
+		go c.run()
+		message := make([]byte, 2+maxLong/64) // octets after the last record are ignored
+		binary.BigEndian.PutUint16(message, maxLong/64)
+		copy(message[2:], q.withoutEDNS())
+		message[4] |= 0x80 // QR
+		var sent []*sentQuery
+		for range 80 {
+			sent = append(sent, c.addPending(q))
+		}
+		go func() {
+			for _, p := range sent {
+				binary.BigEndian.PutUint16(message[2:], p.id)
+				if _, err := remote.Write(message); err != nil {
+					return // the connection was closed
+				}
+			}
+		}()
+		expect := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			n := 0
+			for _, p := range sent {
+				n += len(p.reply)
+			}
+			if n != want {
+				t.Errorf("%d replies were read, want %d", n, want)
+			}
+		}
+		expect(64)
+		c.removePending(sent[0])
+		expect(65)
+		c.close(errConnClosed)
+		for _, p := range sent[1:] {
+			c.removePending(p)
+		}
+		expect(65)
+		if !c.room.TryAcquire(maxLong) {
+			t.Error("not all octets were released")
+		}
+	})
+}
+
 // TestStreamConn_LateQuery: a query whose time has ended is not sent, and the connection goes on.
 func TestStreamConn_LateQuery(t *testing.T) {
 	client, server := net.Pipe()
 	defer server.Close()
-	c := newStreamConn(func(context.Context) (net.Conn, error) { return client, nil }, time.Hour)
+	c := newStreamConn(func(context.Context) (net.Conn, error) { return client, nil }, time.Hour, semaphore.NewWeighted(maxLong))
 	c.acquire()
 	var running sync.WaitGroup
 	running.Go(c.run)
