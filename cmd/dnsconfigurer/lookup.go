@@ -29,17 +29,13 @@ calls the functions of package net. The pod is a Pod or a workload of the manife
 
 The cluster DNS is simulated with the Services, EndpointSlices and Namespaces of the
 manifests. Addresses that the cluster would assign are generated in 198.18.0.0/15 and
-2001:2::/48. The result is unknown if the manifests may lack an object that decides it, such as
-a Service of a namespace for which they have no Service; with --complete, objects that they lack
-do not exist. No query leaves this machine unless --upstream or --server is set; the output lists
-the names that were not queried.
+2001:2::/48. The result is unknown if the manifests may lack an object that decides it; with
+--complete, objects that they lack do not exist. No query leaves this machine unless --upstream
+or --server is set.
 
-With --kubeconfig or --context the objects are those of a live cluster: all Namespaces, Services
-and EndpointSlices, and the pods of one namespace. The command lists them, and changes none.
-Unless --cluster-dns, --cluster-domain, --config or --kubelet-config set them, clusterDNS is that of
-the ConfigMap kubelet-config or the addresses of the DNS Service, and clusterDomain is that of
-kubelet-config or cluster.local. The DNS servers are simulated as with manifests: set --server to
-query one.
+With --kubeconfig or --context the objects are those of a live cluster, which the command lists
+and does not change. Node facts without a flag are then those of the ConfigMap kubelet-config, or
+the addresses of the DNS Service.
 
 With --compare the lookup is run with ClusterFirst and with ClusterFirstWithAutopath, and
 the queries are counted on each hop.

@@ -26,17 +26,9 @@ place. The command ignores the field refresh of the configuration, and prints th
 pod. For one pod it also ignores the annotation dnsconfigurer.dev/refresh, replaces a file that the
 pod has changed, and ends the effect of "dnsconfigurer restore".
 
-It rewrites nothing in mode Observe (result not_permitted), without a usable decision for the pod
-(refused), and for pods with dnsconfigurer.dev/skip: "true", pods whose Pod object was not found,
-and files whose text was never recognized (skipped).
-
-With --all, rewrite the files that differ, except:
-
-  - restored files (skipped);
-  - files of pods with dnsconfigurer.dev/refresh: never (not_permitted);
-  - files that the pod has changed, unless it has dnsconfigurer.dev/refresh: always (pod_changed);
-  - files whose new nameservers the pod cannot reach (refused);
-  - in mode Generate, files whose node facts no new pod has confirmed yet (unconfirmed).
+With --all, rewrite the files that differ, except restored ones, those that the pod has changed,
+those whose new nameservers the pod cannot reach, and those that an annotation or the mode excludes.
+The result of each pod has the reason.
 
 Exit code 1 if a file cannot be read or written, or the command fails. Run it as root on the node.
 The agent must run.`,

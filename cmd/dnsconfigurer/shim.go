@@ -26,17 +26,14 @@ of the policy engine. If the pod cannot be looked up, the field onUnknownPod say
 request is forwarded unchanged, or fails so that the kubelet tries again. If there is no usable
 decision, it is forwarded unchanged; docs/nodes.md lists the outcomes.
 
-The node facts (clusterDNS, clusterDomain and resolvConf of the kubelet) are required and
-have no defaults. Set node.kubeletConfig, so that they cannot differ from the kubelet's. If they
-lead to another DNS configuration than the kubelet sent, the request is forwarded unchanged, unless
-the mode is Force.
+The node facts (clusterDNS, clusterDomain and resolvConf of the kubelet) are required: set
+node.kubeletConfig, so that they cannot differ from the kubelet's. If they lead to another DNS
+configuration than the kubelet sent, the request is forwarded unchanged, unless the mode is Force.
 
 Flags override the configuration file. It is read again when it or a file that it names changes, and
-at once on SIGHUP. If the configuration is invalid, the shim keeps the previous one.
-
-If the configuration is invalid when the shim starts, the shim uses the last valid one, which it
-has saved in $STATE_DIRECTORY. If there is none, it forwards all requests unchanged until the
-configuration is valid. The shim exits only if its socket or the runtime endpoint is unusable.`,
+at once on SIGHUP. If it is invalid, also at the start, the shim keeps the last valid one, saved in
+$STATE_DIRECTORY; without one it forwards all requests unchanged. The shim exits only if its socket
+or the runtime endpoint is unusable.`,
 		Example: "  dnsconfigurer shim --config /etc/dnsconfigurer/shim.yaml",
 	}
 	source := shim.Kind().FromFlags(cmd.Flags())
@@ -72,20 +69,18 @@ func agentCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Run the node agent that writes the resolv.conf of pods",
-		Long: `Run the node agent. The NRI relay ("dnsconfigurer nri") notifies it of each sandbox
-and container. Before the first container of a pod is created, the agent writes the DNS
+		Long: `Run the node agent. Before the first container of a pod is created, it writes the DNS
 configuration of the policy engine into the resolv.conf that the runtime mounts into the
-containers of the pod. The kubelet and its configuration do not change. The shim notifies it of
-each sandbox, too: the agent keeps the files of running pods up to date.
+containers of the pod, and it keeps the files of running pods up to date. The NRI relay
+("dnsconfigurer nri") or the shim notifies it of each sandbox. The kubelet does not change.
 
 If the pod is not found in time, its containers start with the kubelet's DNS, and the
-file is written when the pod is found. If the pod is not found at all, or the text of its file is
-not recognized, the file stays as it is; docs/nodes.md lists the outcomes.
+file is written when the pod is found. docs/nodes.md lists the outcomes.
 
-The node facts (clusterDNS, clusterDomain and resolvConf of the kubelet) have no defaults. They
-are required unless the field inferNodeFacts is set. Set node.kubeletConfig, so that they cannot
-differ from the kubelet's. If they lead to another DNS configuration than the kubelet computed,
-the file stays as it is, unless the mode is Force.
+The node facts (clusterDNS, clusterDomain and resolvConf of the kubelet) are required unless the
+field inferNodeFacts is set: set node.kubeletConfig, so that they cannot differ from the kubelet's.
+If they lead to another DNS configuration than the kubelet computed, the file stays as it is,
+unless the mode is Force.
 
 Flags override the configuration file. It is read again when it or a file that it names changes, and
 at once on SIGHUP. If the configuration is invalid, the agent keeps the previous one.`,
@@ -114,10 +109,9 @@ func nriCommand() *cobra.Command {
 the agent of each sandbox, and of each container before it is created. It changes no
 container and fails no call. A container waits at most 200 ms for the agent.
 
-It connects again when the runtime or the agent has restarted. When a plugin registers,
-containerd first waits for containers that are being stopped, and starts no pod meanwhile.
-So the relay registers when no pod of the node is being stopped: it asks the agent, and
-waits for at most 15 minutes, or 30 seconds for an agent that replies.`,
+When a plugin registers, containerd first waits for containers that are being stopped, and
+starts no pod meanwhile. So the relay registers when no pod of the node is being stopped: it asks
+the agent, and waits for at most 15 minutes, or 30 seconds for an agent that replies.`,
 		Example: `  dnsconfigurer nri
   dnsconfigurer nri --agent /run/dnsconfigurer/agent.sock --http 127.0.0.1:9352`,
 		Args: usage.NoArguments,

@@ -122,22 +122,14 @@ func configCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE|-",
 		Short: "Check a configuration file of dnsconfigurer or of a kubelet",
-		Long: `Check a configuration file for unknown fields, invalid values and missing fields. The
-command does not know the flags of the server: it reports a missing field even if a flag sets it.
-With - it reads standard input, in which relative paths start at the working directory.
+		Long: `Check a configuration file for unknown fields, invalid values and missing fields, also those
+that a flag of the server sets. With - it reads standard input.
 
-FILE may also be a ConfigMap, such as those of deploy/. Each configuration file in the data of the
-ConfigMap is checked as with --no-files, because the paths in the file are those of a container.
+FILE may also be a ConfigMap, such as those of deploy/. Each configuration file in its data is
+checked as with --no-files, because the paths in the file are those of a container.
 
-For a ShimConfiguration, also check that the sockets of shim and runtime are two files, who may
-write to the directory of the shim's socket, that the kubeconfig and its certificates are valid, and
-that the directory of static pod manifests exists.
-
-For a ShimConfiguration, an AgentConfiguration or a KubeletConfiguration, also check the host's
-resolv.conf: the limits that the kubelet checks when it starts, and lines that the kubelet ignores.
-
-With --no-files, check the fields of the file alone. This is for files of another machine,
-and for files whose missing fields are set by flags of the server.
+The files that the configuration names are checked, too, such as sockets, credentials and the
+host's resolv.conf. With --no-files, for files of another machine, they are not.
 
 Exit code 1 if the file or the resolv.conf has errors.`,
 		Example: `  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml
