@@ -37,12 +37,15 @@ With --kubeconfig or --context the objects are those of a live cluster, which th
 and does not change. Node facts without a flag are then those of the ConfigMap kubelet-config, or
 the addresses of the DNS Service.
 
+Without manifests, cluster and --pod the program runs on this machine, with its resolv.conf.
+
 With --compare the lookup is run with ClusterFirst and with ClusterFirstWithAutopath, and
 the queries are counted on each hop.
 
 Exit code 1: the program finds nothing, its result is unknown, or with --compare the two
 results differ. docs/debugging.md describes the libraries and the limits of the simulation.`,
 		Example: `  dnsconfigurer lookup -f examples/ --pod shop/web payments
+  dnsconfigurer lookup www.example.com --server 192.0.2.53
   dnsconfigurer lookup -f examples/ --pod shop/web --libc musl db-0.db A -o json
   dnsconfigurer lookup -f examples/ --pod shop/web --compare payments.shop
   dnsconfigurer lookup --kubeconfig ~/.kube/config --pod shop/web-0 payments

@@ -16,6 +16,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -88,6 +90,12 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 // rootCommand returns the command with its subcommands. args is the command line: if it begins with the name
 // of a subcommand, the others are not made.
+// groupOfCommands are commands that help lists together.
+type groupOfCommands struct {
+	title    string // "": the last ones, without a title
+	commands map[string]func() *cobra.Command
+}
+
 func rootCommand(args []string) *cobra.Command {
 	printVersion := false
 	root := &cobra.Command{
@@ -109,21 +117,37 @@ func rootCommand(args []string) *cobra.Command {
 	root.Flags().BoolVarP(&printVersion, "version", "v", false, "version for dnsconfigurer")
 	root.SetHelpCommand(usage.HelpCommand())
 	usage.WrapFlags(root)
-	makers := map[string]func() *cobra.Command{
-		"agent": agentCommand, "nri": nriCommand, "shim": func() *cobra.Command { return shimCommand(args) },
-		"dns": dnsCommand, "nodecache": nodeCacheCommand, "webhook": webhookCommand,
-		"render": renderCommand, "validate": validateCommand, "lookup": lookupCommand, "doctor": doctorCommand,
-		"install": installCommand, "uninstall": uninstallCommand, "bypass": bypassCommand, "status": statusCommand,
-		"pods": podsCommand, "refresh": refreshCommand, "restore": restoreCommand,
-		"policies": policiesCommand, "config": configCommand, "version": versionCommand,
+	groups := []groupOfCommands{
+		{"Look at manifests and clusters:", map[string]func() *cobra.Command{
+			"render": renderCommand, "validate": validateCommand, "lookup": lookupCommand, "doctor": doctorCommand,
+			"rules": rulesCommand, "policies": policiesCommand, "config": configCommand,
+		}},
+		{"Look at this node, and change it:", map[string]func() *cobra.Command{
+			"install": installCommand, "uninstall": uninstallCommand, "bypass": bypassCommand, "status": statusCommand,
+			"pods": podsCommand, "refresh": refreshCommand, "restore": restoreCommand,
+		}},
+		{"Serve:", map[string]func() *cobra.Command{
+			"agent": agentCommand, "nri": nriCommand, "shim": func() *cobra.Command { return shimCommand(args) },
+			"dns": dnsCommand, "nodecache": nodeCacheCommand, "webhook": webhookCommand,
+		}},
+		{"", map[string]func() *cobra.Command{"version": versionCommand}},
 	}
-	if len(args) > 0 && makers[args[0]] != nil {
-		root.AddCommand(makers[args[0]]())
-	} else {
-		for _, newCommand := range makers {
-			root.AddCommand(newCommand())
+	// Only the command that runs is built, if there is one.
+	isNamed := slices.ContainsFunc(groups, func(g groupOfCommands) bool { return len(args) > 0 && g.commands[args[0]] != nil })
+	for _, g := range groups {
+		if g.title != "" {
+			root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		}
+		for name, newCommand := range g.commands {
+			if !isNamed || args[0] == name {
+				command := newCommand()
+				command.GroupID = g.title
+				root.AddCommand(command)
+			}
 		}
 	}
+	// A misspelled command is reported before its flags, which the root does not know.
+	root.DisableFlagParsing = !isNamed && len(args) > 0 && !strings.HasPrefix(args[0], "-")
 	usage.CompleteFlags(root)
 	return root
 }

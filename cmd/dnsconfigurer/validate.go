@@ -86,6 +86,24 @@ severity error, for example because the pod would not start or the API server re
 	return interruptible(cmd)
 }
 
+func rulesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rules [CODE]",
+		Short: "List the codes of findings, and explain them",
+		Long: `Print the code, the severity and the meaning of each finding of validate, render, config check,
+the admission policies, the webhook and doctor. With a CODE, print also which component enforces
+the rule, and the identifier of the rule in the output of render -o explain.`,
+		Example: "  dnsconfigurer rules\n  dnsconfigurer rules fqdn-too-long",
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usage.Errorf("want one CODE, got %d arguments", len(args))
+			}
+			return cli.WriteRules(cmd.OutOrStdout(), strings.Join(args, ""))
+		},
+	}
+}
+
 func configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",

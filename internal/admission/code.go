@@ -4,7 +4,9 @@
 package admission
 
 import (
+	"embed"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -12,44 +14,47 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// Codes returns the codes of all findings in objects and nodes.
-func Codes() []policy.Code {
-	return []policy.Code{
-		CodeNoNameservers, CodeInvalidNameserver, CodeTooManyServers, CodeInvalidSearch, CodeTooManySearches, CodeSearchListTooLong,
-		CodeUnnamedOption, CodeOverrideConflict, CodeGeneratedHostname, CodeOrdinalLimit, CodeStatefulSetName, CodeFQDNWithoutDomain,
-		CodeHostnameCollision, CodeUnknownOption, CodeOptionValue, CodeRootSearch, CodeAutopathNeeds, CodeInvalidNodeName,
-		CodeInvalidName, CodeInvalidNamespace, CodeInvalidHostAlias,
+// CodeDoc explains a code: what is required of an object or a node.
+type CodeDoc struct {
+	Code       policy.Code // of the findings about violations
+	Severity   string      // of these findings; two, such as "error, warning", if it depends on the object
+	EnforcedBy string      // what refuses the object or the pod, or changes its lists; "none": nothing does
+	Text       string      // the limit and the rule
+}
 
-		CodeServiceMissing, CodeServiceNotHeadless, CodeSubdomainNoService, CodeSelectorNoMatch, CodeInvalidServiceName,
-		CodeInvalidExternalName, CodeExternalNameAddress,
+//go:embed rules.md
+var rulesPage embed.FS
 
-		CodeAnnotationPlace, CodeAnnotationValue,
-
-		policy.CodeUnknownPolicy, policy.CodeUnknownOverride, policy.CodeForbiddenOverride, policy.CodeHostNetworkDefault,
-		policy.CodeMissingClusterDNS, policy.CodeNodeMissingDNS, policy.CodeHostFileRefused, policy.CodeHostFileNotNeeded,
-		policy.CodeWindowsHostNet, policy.CodeWindowsSuffix, policy.CodeAutopathUnavailable, policy.CodeForeignNameserver,
-		policy.CodeUnsafeValue, policy.CodeEmptyConfig, policy.CodeLoopbackServer, policy.CodeUnusableDomain,
-		policy.CodeInvalidName, policy.CodeInvalidHostname, policy.CodeInvalidSubdomain, policy.CodeInvalidOverride,
-		policy.CodeHostnameCut, policy.CodeFQDNTooLong, policy.CodeServerLimit, policy.CodeSearchLimit, policy.CodeMuslSearchLine,
-		policy.CodeOldGlibcSearch, policy.CodeGlibcCrashes, policy.CodeMuslCrashes, policy.CodeNodeHostFile,
-		policy.CodeIgnoredHostLine, policy.CodeInvalidClusterDNS, policy.CodeMisspelledField, policy.CodeUplinkUnusable,
-		policy.CodeUplinkUsed,
+// CodeDocs returns all codes, in the order of docs/checks.md, whose tables rules.md repeats.
+func CodeDocs() (docs []CodeDoc) {
+	link := regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
+	page, err := rulesPage.ReadFile("rules.md")
+	if err != nil {
+		panic(err) // it is in the binary
 	}
+	for line := range strings.Lines(string(page)) {
+		if !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+		docs = append(docs, CodeDoc{policy.Code(strings.Trim(cells[0], "`")), cells[1], cells[2], link.ReplaceAllString(cells[3], "$1")})
+	}
+	return docs
 }
 
 // CheckCode returns an error if no finding has the code. It names the code that may be meant.
 func CheckCode(code string) error {
 	var known []string
-	for _, c := range Codes() {
-		if string(c) == code {
+	for _, r := range CodeDocs() {
+		if string(r.Code) == code {
 			return nil
 		}
-		known = append(known, string(c))
+		known = append(known, string(r.Code))
 	}
 	if meant, ok := excerpt.Closest(code, known); ok {
 		return fmt.Errorf("unknown code %s: did you mean %s?", excerpt.Quote(code), meant)
 	}
-	return fmt.Errorf("unknown code %s: docs/checks.md lists the codes", excerpt.Quote(code))
+	return fmt.Errorf("unknown code %s: see dnsconfigurer rules", excerpt.Quote(code))
 }
 
 // IgnoreAnnotation lists the codes of findings that the author of an object knows about,

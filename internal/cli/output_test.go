@@ -52,7 +52,7 @@ func TestRenderer_FindingsOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	pod := "dnsconfigurer: f.yaml:5:3: warning: spec.hostname: pod\nhint: p\n"
+	pod := "dnsconfigurer: f.yaml:5:3: warning: Pod web: spec.hostname: pod\nhint: p\n"
 	want := "dnsconfigurer: the node's resolvConf: warning: node\nhint: n\n" + pod + pod
 	if diff := cmp.Diff(want, stderr.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -92,7 +92,7 @@ func TestValidation_Annotations(t *testing.T) {
 	})); err != nil {
 		t.Fatal(err)
 	}
-	want := `::notice file=f.yaml,line=5,col=3,title=c::spec.hostname: 100%25\nof it%0Ahint: h
+	want := `::notice file=f.yaml,line=5,col=3,title=c::Pod web: spec.hostname: 100%25\nof it%0Ahint: h
 ::error title=unreadable::a,b
 ::error title=unreadable::kind: is bad%0Ahint: h
 `

@@ -143,8 +143,9 @@ func podConfig(d *policy.Decision, windows bool) resolvconf.Config {
 // writeFinding writes a finding about w. A finding about the node is written once.
 func (r *Renderer) writeFinding(w kube.Workload, f policy.Finding) {
 	if !aboutNode(f) {
-		fmt.Fprintf(r.Stderr, "dnsconfigurer: %s: %s: %s: %s\nhint: %s\n", place(w.At(f.Field)),
-			f.Severity, visible(f.Field), visible(f.Message), hint(f))
+		subject := Subject{Kind: w.Kind, Namespace: w.Pod.Namespace, Name: w.Name}
+		fmt.Fprintf(r.Stderr, "dnsconfigurer: %s: %s: %s: %s: %s\nhint: %s\n", place(w.At(f.Field)),
+			f.Severity, visible(subject.String()), visible(f.Field), visible(f.Message), hint(f))
 		return
 	}
 	if r.written[f.Message] {

@@ -5,12 +5,14 @@ package cli
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -70,16 +72,21 @@ type (
 		Rules          []sarifRule `json:"rules"`
 	}
 	sarifRule struct {
-		ID      string `json:"id"`
-		HelpURI string `json:"helpUri"`
+		ID               string     `json:"id"`
+		ShortDescription *sarifText `json:"shortDescription,omitempty"`
+		HelpURI          string     `json:"helpUri"`
+	}
+	sarifText struct {
+		Text string `json:"text"`
 	}
 	sarifResult struct {
-		RuleID  string `json:"ruleId"`
-		Level   string `json:"level"`
-		Message struct {
-			Text string `json:"text"`
-		} `json:"message"`
+		RuleID    string          `json:"ruleId"`
+		Level     string          `json:"level"`
+		Message   sarifText       `json:"message"`
 		Locations []sarifLocation `json:"locations,omitempty"`
+
+		// Fingerprints keep the identity of a result when lines move (SARIF 3.27.17).
+		Fingerprints map[string]string `json:"partialFingerprints,omitempty"`
 	}
 	sarifLocation struct {
 		Physical struct {
@@ -88,6 +95,10 @@ type (
 			} `json:"artifactLocation"`
 			Region *sarifRegion `json:"region,omitempty"`
 		} `json:"physicalLocation"`
+		Logical []sarifLogical `json:"logicalLocations,omitempty"`
+	}
+	sarifLogical struct {
+		Name string `json:"fullyQualifiedName"`
 	}
 	sarifRegion struct {
 		StartLine   int `json:"startLine"`
@@ -105,8 +116,7 @@ const (
 func newSARIFResult(severity policy.Severity, at kube.Location, code, text string) sarifResult {
 	level := map[policy.Severity]string{policy.SeverityError: "error", policy.SeverityWarning: "warning",
 		policy.SeverityInfo: "note"}[severity]
-	r := sarifResult{RuleID: code, Level: level}
-	r.Message.Text = text
+	r := sarifResult{RuleID: code, Level: level, Message: sarifText{text}}
 	file := cmp.Or(at.Source, at.File)
 	if file == "" {
 		return r
@@ -118,6 +128,16 @@ func newSARIFResult(severity policy.Severity, at kube.Location, code, text strin
 	}
 	r.Locations = []sarifLocation{l}
 	return r
+}
+
+// identify sets what does not change with the lines of the file: the object, and a hash of object, field and code.
+func (r *sarifResult) identify(s Subject, f policy.Finding) {
+	object := s.String()
+	for i := range r.Locations {
+		r.Locations[i].Logical = []sarifLogical{{object}}
+	}
+	sum := sha256.Sum256([]byte(object + "\n" + f.Field + "\n" + string(f.Code)))
+	r.Fingerprints = map[string]string{"objectFieldCode/v1": hex.EncodeToString(sum[:16])}
 }
 
 // fileURI returns a path as a URI reference. A relative one is relative to the directory of
@@ -133,10 +153,17 @@ func fileURI(path string) string {
 func newSARIFLog(version string, results []sarifResult) sarifLog {
 	run := sarifRun{ColumnKind: "unicodeCodePoints", Results: append([]sarifResult{}, results...)}
 	run.Tool.Driver = sarifDriver{"dnsconfigurer", version, homepage, []sarifRule{}}
+	used := map[string]bool{}
 	for _, r := range results {
-		if rule := (sarifRule{r.RuleID, rulePage}); !slices.Contains(run.Tool.Driver.Rules, rule) {
-			run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, rule)
+		used[r.RuleID] = true
+	}
+	for _, d := range admission.CodeDocs() {
+		if used[string(d.Code)] {
+			run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRule{string(d.Code), &sarifText{d.Text}, rulePage})
 		}
+	}
+	if used[codeUnreadable] {
+		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRule{codeUnreadable, nil, rulePage})
 	}
 	const schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 	return sarifLog{schema, "2.1.0", []sarifRun{run}}

@@ -29,6 +29,8 @@ type ValidateOptions struct {
 	Output Validation
 	FailOn string   // the lowest severity of a finding that fails: one of Severities
 	Ignore []string // codes of findings that are left out
+
+	AllowEmpty bool // an input without any object passes
 }
 
 // Register adds the flags.
@@ -41,6 +43,7 @@ func (o *ValidateOptions) Register(flags *pflag.FlagSet) {
 		"lowest `SEVERITY` of a finding for exit code 1: error, warning or info", severities()...)
 	flags.StringSliceVar(&o.Ignore, "ignore", nil,
 		"`CODE` of findings to ignore; repeatable. The annotation "+admission.IgnoreAnnotation+" ignores them in one object")
+	flags.BoolVar(&o.AllowEmpty, "allow-empty", false, "exit code 0 for an input without any object")
 	flags.BoolVar(&o.Input.Strict, "strict", false,
 		"report every unknown field as an error, not only those that resemble a DNS field")
 }
@@ -59,8 +62,8 @@ func (o *ValidateOptions) Check() error {
 }
 
 // Run checks the manifests with the rules of a node, and writes the findings, what was passed
-// over, and a summary. passed is false if a finding fails or a document cannot be read. The
-// error is about writing.
+// over, and a summary. passed is false if a finding fails, a document cannot be read, or the input
+// has no object: a check of nothing is not a success. The error is about writing.
 func (o *ValidateOptions) Run(ctx context.Context, rules *admission.Rules, node string,
 	stdin io.Reader, stderr io.Writer) (passed bool, err error) {
 	o.Output.Verbose = o.FailOn == string(policy.SeverityInfo)
@@ -69,6 +72,7 @@ func (o *ValidateOptions) Run(ctx context.Context, rules *admission.Rules, node 
 	if err := o.Input.CheckPods(in.Manifest); err != nil && readErr == nil && len(in.services) == 0 {
 		WriteError(stderr, err)
 	}
+	isEmpty := len(in.Workloads)+len(in.services)+len(in.Others) == 0 && readErr == nil
 	results, err := in.check(ctx, rules, o.Input.Namespace, node, o.Ignore)
 	if err != nil {
 		return false, err
@@ -83,7 +87,7 @@ func (o *ValidateOptions) Run(ctx context.Context, rules *admission.Rules, node 
 		summary.Unreadable = len(excerpt.Unjoin(readErr))
 	}
 	summary.Write(stderr)
-	return readErr == nil && !fails(summary, o.FailOn), nil
+	return readErr == nil && (!isEmpty || o.AllowEmpty) && !fails(summary, o.FailOn), nil
 }
 
 // write writes the findings and the errors of documents that could not be read.

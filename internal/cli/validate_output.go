@@ -45,6 +45,11 @@ type Subject struct {
 	At                    func(field string) kube.Location
 }
 
+// String returns the kind and the name, such as "Pod shop/web".
+func (s Subject) String() string {
+	return s.Kind + " " + strings.TrimPrefix(s.Namespace+"/"+s.Name, "/")
+}
+
 // Write writes the findings about s.
 func (v *Validation) Write(s Subject, findings []policy.Finding) error {
 	if v.Format == formatJSON {
@@ -58,20 +63,22 @@ func (v *Validation) Write(s Subject, findings []policy.Finding) error {
 		if f.Severity == policy.SeverityInfo && !v.Verbose {
 			continue
 		}
-		if err := v.finding(s.At(f.Field), f); err != nil {
+		if err := v.finding(s, f); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (v *Validation) finding(at kube.Location, f policy.Finding) error {
-	text := fmt.Sprintf("%s: %s", visible(f.Field), visible(f.Message))
+func (v *Validation) finding(s Subject, f policy.Finding) error {
+	at, text := s.At(f.Field), fmt.Sprintf("%s: %s: %s", visible(s.String()), visible(f.Field), visible(f.Message))
 	switch v.Format {
 	case formatGitHub:
 		return v.annotate(f.Severity, at, string(f.Code), text+"\nhint: "+hint(f))
 	case formatSARIF:
-		v.results = append(v.results, newSARIFResult(f.Severity, at, string(f.Code), text+"\nhint: "+hint(f)))
+		r := newSARIFResult(f.Severity, at, string(f.Code), text+"\nhint: "+hint(f))
+		r.identify(s, f)
+		v.results = append(v.results, r)
 		return nil
 	}
 	_, err := fmt.Fprintf(v.Stdout, "%s: %s: %s (%s)\nhint: %s\n", v.bold(place(at)), v.severity(f.Severity), text, f.Code, hint(f))

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -233,7 +234,8 @@ func (p *parser) object(data []byte, inherited objectType) {
 	}
 	switch {
 	case t.isKustomization(p.file):
-		p.note("", "a kustomization is not read", "render it first, as with kubectl kustomize")
+		p.note("", "a kustomization is not read",
+			"run kubectl kustomize "+path.Dir(filepath.ToSlash(p.file))+" | dnsconfigurer validate -f -")
 	case t == objectType{}:
 		p.fail("", fmt.Errorf("%w: apiVersion and kind are missing", ErrNotAnObject), "an object has apiVersion, kind and metadata")
 	case t.APIVersion == "":

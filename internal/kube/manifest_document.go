@@ -45,7 +45,7 @@ func (d *manifestDocument) position(field string) (line, column int) {
 	return d.line + at.Line - 1, at.Column
 }
 
-// origin is where an object is from.
+// origin is where an object is from. The zero value is that of an object without a manifest.
 type origin struct {
 	file string
 	doc  *manifestDocument
@@ -59,6 +59,9 @@ func (o origin) path(field string) string { return strings.TrimSuffix(o.item+fie
 // field that does not exist is at its closest existing parent. At is not safe for concurrent
 // use with other objects of the same Manifest.
 func (o origin) At(field string) Location {
+	if o.doc == nil {
+		return Location{}
+	}
 	l := Location{File: o.file, Document: o.doc.number, Field: field, Source: o.doc.source()}
 	l.Line, l.Column = o.doc.position(cmp.Or(field, o.path("")))
 	return l

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/miekg/dns"
@@ -120,7 +121,7 @@ func (l *Lookup) run(ctx context.Context, override policy.Policy) (*Result, erro
 		return nil, err
 	}
 	r := &Result{
-		question: l.Question, pod: l.Pod.Namespace + "/" + l.Pod.Name, at: l.Pod.At(""), policy: override,
+		question: l.Question, pod: strings.TrimPrefix(l.Pod.Namespace+"/"+l.Pod.Name, "/"), at: l.Pod.At(""), policy: override,
 		file: d.Config().String(), upstream: l.Upstream,
 	}
 	s := libc.Simulator{

@@ -28,7 +28,7 @@ import (
 // Options are the values of the command's flags.
 type Options struct {
 	Input    manifest.Input
-	Pod      string // NAMESPACE/NAME
+	Pod      string // NAMESPACE/NAME; "", without manifests and cluster: a program on this machine
 	Library  string // one of Libraries
 	Format   string // text or json
 	Compare  bool   // run Lookup.Compare instead of Lookup.Run
@@ -78,6 +78,8 @@ func (o *Options) Parse(args []string) (Config, error) {
 	}
 	c.Question = Question{Library: libc.Library(o.Library), Name: args[0]}
 	switch {
+	case o.onMachine():
+		return c, o.parseLookup(&c, args)
 	case len(o.Input.Paths) == 0 && !o.Live():
 		return c, usage.Errorf("no manifests: set -f, or --kubeconfig for a live cluster")
 	case len(o.Input.Paths) > 0 && o.Live():
@@ -87,14 +89,24 @@ func (o *Options) Parse(args []string) (Config, error) {
 	case o.Live() && fqdn.LabelProblems(o.PodNamespace()) != nil: // it becomes part of a path of the API
 		return c, usage.Errorf("namespace %q of the pod: want a DNS label such as shop", o.PodNamespace())
 	}
+	return c, o.parseLookup(&c, args)
+}
+
+// onMachine reports whether the lookup is that of a program on this machine.
+func (o *Options) onMachine() bool {
+	return len(o.Input.Paths) == 0 && !o.Live() && o.Pod == "" && !o.Compare
+}
+
+// parseLookup sets the type of the question, and the servers of c.
+func (o *Options) parseLookup(c *Config, args []string) error {
 	if len(args) == 2 {
 		qtype, ok := dns.StringToType[strings.ToUpper(args[1])]
 		if !ok || qtype == dns.TypeNone {
-			return c, usage.Errorf("unknown record type %q: want one such as A, AAAA, SRV or PTR", args[1])
+			return usage.Errorf("unknown record type %q: want one such as A, AAAA, SRV or PTR", args[1])
 		}
 		c.Question.Type = qtype
 	}
-	return c, o.parseServers(&c)
+	return o.parseServers(c)
 }
 
 // parseServers sets the servers of c.
@@ -145,20 +157,25 @@ func (o *Options) PodNamespace() string {
 // the program finds nothing, or its result is unknown.
 func (o *Options) Run(ctx context.Context, c Config, n nodefacts.Node,
 	stdin io.Reader, stdout, stderr io.Writer) (found bool, err error) {
+	if o.onMachine() {
+		n.ClusterDNS = nil // nothing is simulated
+	}
 	findings, err := c.setNode(n)
 	if err != nil {
 		return false, err
 	}
 	cli.WriteFindings(stderr, findings)
 	var readErr error
-	if !o.Live() {
+	if !o.Live() && !o.onMachine() {
 		c.Manifest, readErr = o.Input.ReadPods(ctx, stdin)
 		cli.WriteNotes(stderr, c.Manifest)
 	}
 	if len(c.Manifest.Workloads) == 0 && readErr != nil {
 		return false, readErr
 	}
-	if err := c.setPod(o.Pod, n.Name); err != nil {
+	if o.onMachine() {
+		c.Pod = machine()
+	} else if err := c.setPod(o.Pod, n.Name); err != nil {
 		return false, errors.Join(readErr, err)
 	}
 	l, err := New(c)

@@ -18,6 +18,17 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
+// machineName is the name of machine in results.
+const machineName = "this machine"
+
+// machine stands for the programs of this machine, which have the servers and domains of its resolv.conf.
+func machine() kube.Workload {
+	spec := corev1.PodSpec{DNSPolicy: corev1.DNSDefault, HostNetwork: true}
+	pod := &corev1.Pod{Spec: spec}
+	pod.Namespace, pod.Name = "default", "machine"
+	return kube.Workload{Name: machineName, Pod: pod}
+}
+
 // FindPod returns the pod or workload with the name NAME, NAMESPACE/NAME or KIND/NAME. A
 // workload has its own name and the name of its pods. KIND is as in kubectl; of a workload whose pods
 // are numbered KIND/NAME is the first pod. namespace is the default for name and for the

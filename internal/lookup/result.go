@@ -134,7 +134,11 @@ func texts[T fmt.Stringer](values []T) []string {
 
 // WriteText writes the pod's resolv.conf, a table of the queries, and the result.
 func (r *Result) WriteText(w io.Writer) error {
-	fmt.Fprintf(w, "# %s in %s looks up %s %s\n%s", r.question.Library, r.pod, r.question.Name, r.question.typeName(), r.file)
+	preposition := "in"
+	if r.pod == machineName {
+		preposition = "on"
+	}
+	fmt.Fprintf(w, "# %s %s %s looks up %s %s\n%s", r.question.Library, preposition, r.pod, r.question.Name, r.question.typeName(), r.file)
 	fmt.Fprintf(w, "# %s\n", r.servers())
 	var table strings.Builder
 	tabs := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)

@@ -118,6 +118,9 @@ func (in Input) CheckPods(m kube.Manifest) error {
 		slices.Sort(kinds)
 		err = fmt.Errorf("%w: found only %s", err, strings.Join(slices.Compact(kinds), ", "))
 	}
+	if slices.Contains(kinds, "KubeletConfiguration") {
+		err = fmt.Errorf("%w: the flag for the configuration of a kubelet is --kubelet-config", err)
+	}
 	return err
 }
 

@@ -32,7 +32,7 @@ var imports = map[string][]string{
 	"internal/libc":      {"values", "cmp", "context", "sync", "time", "pkg/fqdn", "pkg/resolvconf", "github.com/miekg/dns"},
 	"internal/excerpt":   {"values"},
 	"pkg/policy":         {"values", "internal/excerpt", "pkg/fqdn", "pkg/resolvconf"},
-	"internal/admission": {"values", "context", "iter", "internal/excerpt", "pkg/fqdn", "pkg/policy", "pkg/resolvconf"},
+	"internal/admission": {"values", "context", "embed", "iter", "regexp", "internal/excerpt", "pkg/fqdn", "pkg/policy", "pkg/resolvconf"},
 	"internal/admission/webhook": {"std", "api/v1alpha1", "internal/nodefacts", "internal/usage", "internal/admission",
 		"internal/config",
 		"internal/daemon", "internal/document", "internal/excerpt", "internal/kube", "internal/manifest", "pkg/policy",
@@ -148,7 +148,7 @@ var imports = map[string][]string{
 		"github.com/vishvananda/netlink/nl"},
 	"internal/podfile": {"std", "golang.org/x/sys/unix", "internal/excerpt"},
 	"internal/cli": {"std", "internal/admission/webhook", "internal/dnsnode", "internal/node", "internal/nodefacts",
-		"internal/admission", "internal/kube", "internal/cluster", "internal/manifest",
+		"internal/admission", "internal/doctor", "internal/kube", "internal/cluster", "internal/manifest",
 		"internal/excerpt", "internal/usage", "pkg/policy", "github.com/spf13/pflag",
 		"internal/config", "api/v1alpha1", "internal/document", "internal/shim", "pkg/resolvconf"},
 }
