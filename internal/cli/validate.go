@@ -77,7 +77,12 @@ func (o *ValidateOptions) Run(ctx context.Context, rules *admission.Rules, node 
 	if err != nil {
 		return false, err
 	}
-	summary := summarize(results)
+	groups := grouped(results)
+	summary := summarize(groups)
+	summary.Checked = len(results)
+	if o.Output.Format != formatJSON { // there each object has a line
+		results = groups
+	}
 	summary.Others, summary.Notes = in.Others, len(in.Notes)
 	if err := o.write(results, readErr); err != nil {
 		return false, err
@@ -100,9 +105,9 @@ func (o *ValidateOptions) write(results []result, readErr error) error {
 	return errors.Join(o.Output.WriteUnreadable(readErr), o.Output.Close())
 }
 
-// summarize counts the results.
+// summarize counts the findings.
 func summarize(results []result) Summary {
-	s := Summary{Checked: len(results), Found: map[policy.Severity]int{}}
+	s := Summary{Found: map[policy.Severity]int{}}
 	for _, r := range results {
 		for _, f := range r.Findings {
 			s.Found[f.Severity] += 1 + f.More

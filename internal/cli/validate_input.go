@@ -84,12 +84,15 @@ func (in *input) check(ctx context.Context, rules *admission.Rules, namespace, n
 		if err != nil {
 			return nil, err
 		}
+		if isSystem(w) {
+			findings = forSystem(findings)
+		}
 		owned := w.Annotations
 		if w.Custom {
 			owned = nil // its controller may copy them to the pods
 		}
 		results = append(results, newResult(
-			Subject{Kind: w.Kind, Namespace: w.Pod.Namespace, Name: w.Name, At: w.At},
+			Subject{Kind: w.Kind, Namespace: w.Pod.Namespace, Name: w.Name, At: w.At, owner: ownerOf(w), path: w.Path},
 			slices.Concat(findings, collisions[i], unresolved[i], admission.CheckAnnotations(objects[i], owned, w.Pod.Annotations)),
 			ignore, w.Annotations, w.Pod.Annotations))
 	}

@@ -43,11 +43,10 @@ type Validation struct {
 type Subject struct {
 	Kind, Namespace, Name string
 	At                    func(field string) kube.Location
-}
 
-// String returns the kind and the name, such as "Pod shop/web".
-func (s Subject) String() string {
-	return s.Kind + " " + strings.TrimPrefix(s.Namespace+"/"+s.Name, "/")
+	owner string // the controller of a pod, see ownerOf
+	path  string // of a pod in a List, such as "items[2]."
+	pods  int    // of owner with the same finding, see grouped; 0: not grouped
 }
 
 // Write writes the findings about s.
@@ -56,7 +55,7 @@ func (v *Validation) Write(s Subject, findings []policy.Finding) error {
 		at := s.At("")
 		return json.NewEncoder(v.Stdout).Encode(v1alpha1.ValidateResult{
 			File: at.File, Document: at.Document, Line: at.Line, Column: at.Column, Source: at.Source,
-			Kind: s.Kind, Namespace: s.Namespace, Name: s.Name, Findings: findingsAt(s.At, findings),
+			Kind: s.Kind, Namespace: s.Namespace, Name: s.Name, Owner: s.owner, Findings: findingsAt(s.At, findings),
 		})
 	}
 	for _, f := range findings {

@@ -150,7 +150,8 @@ var imports = map[string][]string{
 	"internal/cli": {"std", "internal/admission/webhook", "internal/dnsnode", "internal/node", "internal/nodefacts",
 		"internal/admission", "internal/doctor", "internal/kube", "internal/cluster", "internal/manifest",
 		"internal/excerpt", "internal/usage", "pkg/policy", "github.com/spf13/pflag",
-		"internal/config", "api/v1alpha1", "internal/document", "internal/shim", "pkg/resolvconf"},
+		"internal/config", "api/v1alpha1", "internal/document", "internal/shim", "pkg/resolvconf",
+		"k8s.io/apimachinery/pkg/apis/meta/v1"},
 }
 
 // pkg is a package in the output of `go list -json`.
