@@ -38,7 +38,7 @@ func TestSource_ErrorLocations(t *testing.T) {
 			[]string{"4:1 mode | Force without a cluster DNS would give pods the host's DNS: " +
 				"set clusterDNS in the kubelet's configuration, or as node.clusterDNS"}},
 		{"an invalid domain", header + "node: {clusterDNS: [], clusterDomain: 'a b', resolvConf: '', nodeName: worker}\n",
-			[]string{`3:24 node.clusterDomain | "a b" must be one word of a search line`}},
+			[]string{`3:24 node.clusterDomain | "a b": want one DNS name, such as cluster.local`}},
 		{"two", header + "mode: Guess\nlookupTimeout: 1h\n", []string{
 			`3:1 mode | "Guess": want Generate, Force or Observe`, `4:1 lookupTimeout | "1h": want 100ms to 30s`}},
 	} {

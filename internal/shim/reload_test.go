@@ -176,7 +176,7 @@ func TestReload_InvalidFile(t *testing.T) {
 		{"not YAML", "shim.yaml", "node: [", "shim.yaml: "},
 		{"empty", "shim.yaml", "", "shim.yaml: apiVersion: is"},
 		{"bad domain", "kubelet.yaml", strings.Replace(reloadedKubelet, "cluster.local", "a b", 1),
-			`kubelet.yaml: clusterDomain: \"a b\" must be one word`},
+			`kubelet.yaml: clusterDomain: \"a b\": want one DNS name`},
 		{"another kind", "kubelet.yaml", "apiVersion: v1\nkind: Pod\n", "kubelet.yaml: is "},
 	} {
 		t.Run(bad.name, func(t *testing.T) {

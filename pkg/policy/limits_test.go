@@ -232,9 +232,9 @@ func TestNew_Errors(t *testing.T) {
 	}{
 		{policy.Node{}, ""},
 		{policy.Node{ClusterDomain: "Cluster.Local."}, ""}, // the kubelet never checks it
-		{policy.Node{ClusterDomain: "a b"}, `clusterDomain: "a b" must be one word of a search line`},
+		{policy.Node{ClusterDomain: "a b"}, `clusterDomain: "a b": want one DNS name, such as cluster.local`},
 		{policy.Node{ClusterDomain: "a\nnameserver 192.0.2.1"},
-			`clusterDomain: "a\nnameserver 192.0.2.1" must be one word of a search line`},
+			`clusterDomain: "a\nnameserver 192.0.2.1": want one DNS name, such as cluster.local`},
 		{policy.Node{ClusterDNS: []netip.Addr{{}}}, `clusterDNS[0]: "invalid IP" is not an address without a zone`},
 		{policy.Node{ClusterDNS: []netip.Addr{netip.MustParseAddr("fe80::1%eth0")}},
 			`clusterDNS[0]: "fe80::1%eth0" is not an address without a zone`},

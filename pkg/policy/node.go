@@ -77,7 +77,7 @@ func (n Node) validate() error {
 		}
 	}
 	if isUnsafe(KindSearch, n.ClusterDomain) {
-		return nodeError("clusterDomain", "%q must be one word of a search line", n.ClusterDomain)
+		return nodeError("clusterDomain", "%q: want one DNS name, such as cluster.local", n.ClusterDomain)
 	}
 	if s := n.Autopath.Suffix; s != "" {
 		if p := fqdn.DomainProblem(s); p != "" || isUnsafe(KindSearch, s) || strings.HasSuffix(s, ".") {
