@@ -49,17 +49,16 @@ help: ## list the commands
 demo: build ## show the product in two minutes
 	@bash examples/demo.sh
 
-# lint and test-unit measure no time, and test-faults waits for the timeouts of C libraries: it needs
-# 8 s of a CPU in its three minutes. The attacks of test-hostile and the loads of test-load have fixed
-# rates, so each runs alone. The soak takes ten minutes and little of the machine: the suites of test-real
-# build beside it. When it ends, most is built, and these wait for servers and kubelets more than they
-# work: the other suites that measure no time follow it, about as many minutes.
-EARLY  := lint test-unit test-faults test-hostile test-load
-BESIDE := test-soak test-leaks test-release test-dns test-chart test-nri
+# lint and test-unit measure no time, test-faults waits for the timeouts of C libraries, 8 s of a CPU in
+# its three minutes, and the soak takes ten minutes and little of the machine: they run together. The
+# attacks of test-hostile and the loads of test-load have fixed rates, so each runs alone. The other suites
+# measure no time, and wait for servers and kubelets more than they work: they run two at a time.
+EARLY  := test-unit test-soak lint test-faults test-hostile test-load
+BESIDE := test-leaks test-release test-dns test-chart test-nri
 REAL   := test-cluster test-apiserver test-e2e
 test: ## run all suites; a failure does not stop the others, a skip on root Linux is a failure
 	@rm -rf $(REPORTS)
-	@$(MAKE) --no-print-directory -k -j3 -Otarget lint test-unit test-faults; \
+	@$(MAKE) --no-print-directory -k -j3 -Otarget test-unit test-soak lint test-faults; \
 	$(MAKE) --no-print-directory -k test-hostile test-load; \
 	$(MAKE) --no-print-directory -k -j2 -Otarget test-beside test-real; \
 	$(SUMMARY) -total $(REPORTS) $(EARLY) $(REAL) $(BESIDE); status=$$?; \

@@ -336,7 +336,7 @@ func TestReplace_ReadOnly(t *testing.T) {
 
 // The changes of TestReplace_Readers, and the reads of each resolver between two of them.
 const (
-	readerChanges = 1000
+	readerChanges = 250
 	readsBetween  = 100
 )
 

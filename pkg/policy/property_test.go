@@ -49,7 +49,7 @@ func (s input) decide(t *testing.T) policy.Decision {
 // TestDecide_Properties checks invariants on random inputs, most of them worse than any real
 // one.
 func TestDecide_Properties(t *testing.T) {
-	const cases = 20_000
+	const cases = 5_000
 	g := generator{rand.New(rand.NewPCG(1, 2))}
 	stable := 0
 	for range cases {
