@@ -67,6 +67,9 @@ func (o *RenderOptions) Run(ctx context.Context, node nodefacts.Node,
 		if d.Findings, err = rules.AddRefusals(ctx, object, d.Findings); err != nil {
 			return false, err
 		}
+		if isSystem(w) {
+			d.Findings = forSystem(d.Findings)
+		}
 		d.Error = cmp.Or(admission.ManifestError(object, d.Findings), d.Error)
 		passed = passed && d.Starts() && !slices.ContainsFunc(d.Findings, policy.Finding.IsError)
 		if err := out.Write(w, &d); err != nil {
