@@ -12,6 +12,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/corefile"
 )
 
 const stubResolver = "/run/systemd/resolve/stub-resolv.conf" // its only server is 127.0.0.53
@@ -68,8 +70,8 @@ func findRefused(v *view) []hit {
 		return nil
 	}
 	isOther := slices.ContainsFunc(v.dnsPods, isReady)
-	problems := slices.Concat(v.corefile.problems, duplicateZones(v.corefile.blocks),
-		refused(v.corefile.blocks, func(hasSimilar bool) bool { return hasSimilar || !isOther }))
+	problems := slices.Concat(v.corefile.problems, corefile.DuplicateZones(v.corefile.blocks),
+		corefile.Refused(v.corefile.blocks, func(hasSimilar bool) bool { return hasSimilar || !isOther }))
 	if len(problems) == 0 {
 		return nil
 	}
@@ -80,30 +82,6 @@ func findRefused(v *view) []hit {
 		evidence = append(evidence, evidenceLine(p.Line, fmt.Sprintf("%s (%s)", text, p.Message)))
 	}
 	return []hit{v.corefileHit(problems[0].Message, evidence...)}
-}
-
-// duplicateZones returns the blocks with the zone, port and addresses of an earlier one, or without a valid port.
-func duplicateZones(blocks []Block) (problems []Problem) {
-	first := map[string]int{}
-	for _, b := range blocks {
-		bind := ""
-		for _, d := range b.Find("bind") {
-			bind += " " + strings.Join(d.Args, " ")
-		}
-		for _, key := range b.Keys {
-			zone, port := SplitKey(key)
-			if _, err := strconv.ParseUint(port, 10, 16); err != nil && !hasPlaceholder(Directive{Name: key}) {
-				problems = append(problems, Problem{b.Line, "the port of " + key + " is not a number"})
-			}
-			scheme, _, _ := strings.Cut(key, "://")
-			id := fmt.Sprint(scheme == "tls" || scheme == "https" || scheme == "quic", zone, port, bind)
-			if line, ok := first[id]; ok {
-				problems = append(problems, Problem{b.Line, fmt.Sprintf("the zone %s is already in the block of line %d", key, line)})
-			}
-			first[id] = b.Line
-		}
-	}
-	return problems
 }
 
 // ownAddresses returns the addresses of the cluster DNS.
@@ -193,8 +171,8 @@ func findLostNames(v *view) (hits []hit) {
 		return hits
 	}
 	port := strconv.Itoa(int(v.endpoints[0].udp))
-	listens := func(key string) bool { _, own := SplitKey(key); return own == port }
-	if !slices.ContainsFunc(v.corefile.blocks, func(b Block) bool { return slices.ContainsFunc(b.Keys, listens) }) {
+	listens := func(key string) bool { _, own := corefile.SplitKey(key); return own == port }
+	if !slices.ContainsFunc(v.corefile.blocks, func(b corefile.Block) bool { return slices.ContainsFunc(b.Keys, listens) }) {
 		message := "no server block has the port " + port + ", to which the Service leads"
 		hits = append(hits, v.corefileHit(message, blockLine(v.corefile.blocks[0])))
 	}
@@ -227,7 +205,7 @@ func (d located) losesNames() string {
 
 // answersA reports whether a template answers for the addresses of names: NXDOMAIN for AAAA is for the whole name.
 func (d located) answersA() bool {
-	denies := slices.ContainsFunc(d.Find("rcode"), func(r Directive) bool { return slices.Equal(r.Args, []string{rcodeNXDomain}) })
+	denies := slices.ContainsFunc(d.Find("rcode"), func(r corefile.Directive) bool { return slices.Equal(r.Args, []string{rcodeNXDomain}) })
 	return d.Args[1] == "A" || d.Args[1] == "ANY" || denies && d.Args[1] == "AAAA"
 }
 
@@ -244,7 +222,7 @@ func findNoForward(v *view) (hits []hit) {
 	}
 	for _, k := range v.corefile.find("kubernetes") {
 		falls := func(zone string) bool {
-			return slices.ContainsFunc(k.Find("fallthrough"), func(f Directive) bool {
+			return slices.ContainsFunc(k.Find("fallthrough"), func(f corefile.Directive) bool {
 				isZone := func(a string) bool { return strings.TrimSuffix(a, ".")+"." == zone }
 				return len(f.Args) == 0 || slices.ContainsFunc(f.Args, isZone)
 			})
@@ -280,14 +258,14 @@ func findNotReloaded(v *view) []hit {
 type corefileSource struct {
 	config   *corev1.ConfigMap
 	text     string
-	blocks   []Block
-	problems []Problem
+	blocks   []corefile.Block
+	problems []corefile.Problem
 }
 
 // located is a directive and the block in which it is.
 type located struct {
-	block *Block
-	Directive
+	block *corefile.Block
+	corefile.Directive
 }
 
 // find returns the directives of all blocks with this name.
@@ -305,7 +283,7 @@ func evidenceLine(line int, text string) string { return fmt.Sprintf("Corefile:%
 
 func (l located) evidence() string { return evidenceLine(l.Line, l.String()) }
 
-func blockLine(b Block) string {
+func blockLine(b corefile.Block) string {
 	return evidenceLine(b.Line, strings.Join(b.Keys, " ")+" {")
 }
 
@@ -334,7 +312,7 @@ func isReverse(zone string) bool {
 }
 
 // rootBlock returns the block for the names outside the cluster, nil if there is none.
-func (c *corefileSource) rootBlock() *Block {
+func (c *corefileSource) rootBlock() *corefile.Block {
 	for i := range c.blocks {
 		if slices.Contains(c.blocks[i].Zones(), ".") {
 			return &c.blocks[i]

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package doctor
+package corefile
 
 import (
 	"fmt"
@@ -94,9 +94,9 @@ func rules() map[string]rule {
 	return all
 }
 
-// refused returns what CoreDNS refuses in the blocks. It does not judge placeholders and imports. isUnknown reports
+// Refused returns what CoreDNS refuses in the blocks. It does not judge placeholders and imports. isUnknown reports
 // whether a plugin without a row is missing in the build of the cluster.
-func refused(blocks []Block, isUnknown func(hasSimilar bool) bool) (problems []Problem) {
+func Refused(blocks []Block, isUnknown func(hasSimilar bool) bool) (problems []Problem) {
 	all := rules()
 	names := strings.Fields(otherPlugins)
 	for name := range all {
@@ -111,14 +111,14 @@ func refused(blocks []Block, isUnknown func(hasSimilar bool) bool) (problems []P
 			isRemoved := slices.Contains(strings.Fields(removedPlugins), d.Name) || strings.ContainsAny(d.Name, ".:{")
 			switch {
 			case ok && seen[d.Name] && r.once:
-				problems = append(problems, Problem{d.Line, fmt.Sprintf("the plugin %s is twice in a block", d.Name)})
+				problems = append(problems, Problem{d.Line, fmt.Sprintf("the plugin %s is twice in a block", d.Name), d.File})
 			case ok:
 				problems = append(problems, r.check(d)...)
 			case slices.Contains(names, d.Name) || !isRemoved && !isUnknown(similar):
 			case similar:
-				problems = append(problems, Problem{d.Line, fmt.Sprintf("unknown plugin %q: did you mean %s?", d.Name, closest)})
+				problems = append(problems, Problem{d.Line, fmt.Sprintf("unknown plugin %q: did you mean %s?", d.Name, closest), d.File})
 			default:
-				problems = append(problems, Problem{d.Line, fmt.Sprintf("unknown plugin %q", d.Name)})
+				problems = append(problems, Problem{d.Line, fmt.Sprintf("unknown plugin %q", d.Name), d.File})
 			}
 			seen[d.Name] = true
 		}
@@ -129,8 +129,8 @@ func refused(blocks []Block, isUnknown func(hasSimilar bool) bool) (problems []P
 // check returns the problems of a stanza of a plugin.
 func (r rule) check(d Directive) (problems []Problem) {
 	add := func(d Directive, problem string) {
-		if problem != "" && !hasPlaceholder(d) {
-			problems = append(problems, Problem{d.Line, fmt.Sprintf("%s: %s", d.Name, problem)})
+		if problem != "" && !d.HasPlaceholder() {
+			problems = append(problems, Problem{d.Line, fmt.Sprintf("%s: %s", d.Name, problem), d.File})
 		}
 	}
 	_, open := r.properties["..."]
@@ -150,8 +150,8 @@ func (r rule) check(d Directive) (problems []Problem) {
 	return problems
 }
 
-// hasPlaceholder reports whether CoreDNS or an installer replaces a part of a line.
-func hasPlaceholder(d Directive) bool {
+// HasPlaceholder reports whether CoreDNS or an installer replaces a part of a line.
+func (d Directive) HasPlaceholder() bool {
 	text := d.String()
 	return strings.Contains(text, "{$") || strings.Contains(text, "{%") || strings.Contains(text, "__")
 }
@@ -248,4 +248,29 @@ func checkInt(limits, arg string) error {
 		return fmt.Errorf("want at most %d", most)
 	}
 	return nil
+}
+
+// DuplicateZones returns the blocks with the zone, port and addresses of an earlier one, or without a valid port.
+func DuplicateZones(blocks []Block) (problems []Problem) {
+	first := map[string]int{}
+	for _, b := range blocks {
+		bind := ""
+		for _, d := range b.Find("bind") {
+			bind += " " + strings.Join(d.Args, " ")
+		}
+		for _, key := range b.Keys {
+			zone, port := SplitKey(key)
+			if _, err := strconv.ParseUint(port, 10, 16); err != nil && !(Directive{Name: key}).HasPlaceholder() {
+				problems = append(problems, Problem{b.Line, "the port of " + key + " is not a number", b.File})
+			}
+			scheme, _, _ := strings.Cut(key, "://")
+			id := fmt.Sprint(scheme == "tls" || scheme == "https" || scheme == "quic", zone, port, bind)
+			if line, ok := first[id]; ok {
+				problems = append(problems, Problem{b.Line,
+					fmt.Sprintf("the zone %s is already in the block of line %d", key, line), b.File})
+			}
+			first[id] = b.Line
+		}
+	}
+	return problems
 }

@@ -1,10 +1,11 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package doctor
+package corefile
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/coredns/caddy/caddyfile"
@@ -15,6 +16,7 @@ const (
 	maxText   = 1 << 20
 	maxWords  = 100_000 // also after the expansion of snippets
 	maxNested = 8       // braces within braces; CoreDNS's plugins have two
+	maxFiles  = 256     // imported ones, each as often as it is imported
 )
 
 // Block is a server block: the zones that it serves, and its plugins.
@@ -22,6 +24,7 @@ type Block struct {
 	Line       int
 	Keys       []string // such as .:53 or corp.example:53, in lower case; a snippet is not a block
 	Directives []Directive
+	File       string
 }
 
 // Directive is one line of a block, with the lines in its braces.
@@ -30,22 +33,36 @@ type Directive struct {
 	Name string
 	Args []string
 	Body []Directive
+	File string
 }
 
 // Problem is what CoreDNS would not accept.
 type Problem struct {
 	Line    int
 	Message string
+	File    string
 }
 
-// Parse returns the blocks of a Corefile. Of a text with problems it returns what it can read.
-// Imports of files are left out: a block with an import is incomplete.
-func Parse(text string) ([]Block, []Problem) {
-	if len(text) > maxText {
-		return nil, []Problem{{1, fmt.Sprintf("the text has %d bytes, the limit is %d", len(text), maxText)}}
-	}
-	p := &parser{snippets: map[string][]Directive{}}
-	p.scan(text)
+// File is a text with its name.
+type File struct{ Name, Text string }
+
+// Source is what a Corefile refers to.
+type Source struct {
+	// Import returns the files that the file named from imports by a pattern, in the order of their names. A pattern
+	// without * names one file, whose absence is an error. nil: imports of files stay, and a block with one is incomplete.
+	Import func(from, pattern string) ([]File, error)
+
+	// Variable returns the value of a variable, written {$NAME} or {%NAME%}. nil: variables stay.
+	Variable func(name string) (value string, ok bool)
+}
+
+// Parse returns the blocks of a Corefile, without imported files. Of a text with problems it returns what it can read.
+func Parse(text string) ([]Block, []Problem) { return Source{}.Parse(File{Text: text}) }
+
+// Parse returns the blocks of a Corefile with all that it refers to.
+func (s Source) Parse(f File) ([]Block, []Problem) {
+	p := &parser{Source: s, snippets: map[string][]Directive{}}
+	p.scan(f)
 	return p.blocks(), p.problems
 }
 
@@ -97,56 +114,108 @@ func (d Directive) String() string {
 
 // line is a line of the text up to a brace: { ends it, and } is a line of its own.
 type line struct {
+	file          string
 	number        int
 	words         []string
 	opens, closes bool
 }
 
 type parser struct {
+	Source
 	lines    []line // that were not read yet
 	snippets map[string][]Directive
 	expanded int // directives of snippets
+	words    int // of all files
+	size     int // of all files, in bytes
+	imports  int
 	problems []Problem
 }
 
-func (p *parser) problem(line int, format string, args ...any) {
-	p.problems = append(p.problems, Problem{line, fmt.Sprintf(format, args...)})
+func (p *parser) problem(at line, format string, args ...any) {
+	p.problems = append(p.problems, Problem{at.number, fmt.Sprintf(format, args...), at.file})
 }
 
-// scan splits a text into lines, with the lexer of CoreDNS. Its parser is not used: it reads imported files and
-// variables of this machine.
-func (p *parser) scan(text string) {
-	d := caddyfile.NewDispenser("Corefile", strings.NewReader(text))
-	for words := 0; d.Next(); {
-		l := line{number: d.Line()}
+// scan puts the lines of a file before those that were not read yet, with the lexer of CoreDNS. Its parser is not used:
+// it reads imported files and variables of this machine.
+func (p *parser) scan(f File) {
+	if p.size += len(f.Text); p.size > maxText {
+		p.problem(line{file: f.Name, number: 1}, "the text has %d bytes, the limit is %d", p.size, maxText)
+		return
+	}
+	rest := p.lines
+	p.lines = nil
+	d := caddyfile.NewDispenser("Corefile", strings.NewReader(f.Text))
+	for d.Next() && p.words <= maxWords {
+		l := line{file: f.Name, number: d.Line()}
 		for isLine := true; isLine; isLine = d.NextArg() {
-			if words++; words > maxWords {
-				p.problem(d.Line(), "the text has too many words")
-				return
+			if p.words++; p.words > maxWords {
+				p.problem(line{file: f.Name, number: d.Line()}, "the text has too many words")
+				break
 			}
 			l = p.addWord(l, d.Val(), d.Line())
 		}
 		p.addLine(l)
 	}
+	p.lines = append(p.lines, rest...)
 }
 
 // addWord adds a word to a line, and returns the line of the next word.
 func (p *parser) addWord(l line, word string, number int) line {
+	next := line{file: l.file, number: number}
 	switch word {
 	case "{":
 		l.opens = true
 	case "}":
 		if len(l.words) > 0 {
-			p.problem(number, "} is not on a line of its own: %s }", strings.Join(l.words, " "))
+			p.problem(next, "} is not on a line of its own: %s }", strings.Join(l.words, " "))
 		}
 		p.addLine(l)
-		l = line{number: number, closes: true}
+		l = next
+		l.closes = true
 	default:
-		l.words = append(l.words, word)
+		l.words = append(l.words, p.expand(next, word))
 		return l
 	}
 	p.addLine(l)
-	return line{number: number}
+	return next
+}
+
+var variable = regexp.MustCompile(`\{\$[^}]*\}|\{%[^%]*%\}`)
+
+// expand replaces the variables in a word.
+func (p *parser) expand(at line, word string) string {
+	if p.Variable == nil {
+		return word
+	}
+	return variable.ReplaceAllStringFunc(word, func(text string) string {
+		name := strings.Trim(text, "{$%}")
+		value, ok := p.Variable(name)
+		if !ok {
+			p.problem(at, "the variable %s has no value here: add --set %s=VALUE, with the value in the container of CoreDNS", name, name)
+		}
+		return value
+	})
+}
+
+// importFiles replaces a line by the files that it imports. It reports whether the line is an import of files.
+func (p *parser) importFiles(l line) bool {
+	if p.Import == nil || len(l.words) < 2 || l.words[0] != "import" || l.opens {
+		return false
+	}
+	if _, ok := p.snippets[strings.Join(l.words[1:], " ")]; ok {
+		return false
+	}
+	files, err := p.Import(l.file, l.words[1])
+	if p.imports += len(files); p.imports > maxFiles {
+		err, files = fmt.Errorf("more than %d imported files", maxFiles), nil
+	}
+	if err != nil {
+		p.problem(l, "import %s: %v", l.words[1], err)
+	}
+	for i := len(files) - 1; i >= 0; i-- {
+		p.scan(files[i])
+	}
+	return true
 }
 
 func (p *parser) addLine(l line) {
@@ -165,15 +234,15 @@ func (p *parser) next() line {
 func (p *parser) blocks() (blocks []Block) {
 	for len(p.lines) > 0 {
 		l := p.next()
-		if len(l.words) > 0 && l.words[0] == "import" && !l.opens {
+		if p.importFiles(l) || len(l.words) > 0 && l.words[0] == "import" && !l.opens {
 			continue
 		}
 		l = p.blockLine(l)
-		b := Block{Line: l.number, Keys: keys(l.words)}
+		b := Block{Line: l.number, Keys: keys(l.words), File: l.file}
 		b.Directives = p.body(l, 1)
 		switch {
 		case len(b.Keys) == 0:
-			p.problem(b.Line, "a block without a zone")
+			p.problem(l, "a block without a zone")
 		case strings.HasPrefix(b.Keys[0], "(") && strings.HasSuffix(b.Keys[0], ")"):
 			p.snippets[strings.Trim(b.Keys[0], "()")] = b.Directives
 		default:
@@ -191,7 +260,7 @@ func (p *parser) blockLine(l line) line {
 	}
 	for len(l.words) > 0 && strings.HasSuffix(l.words[len(l.words)-1], ",") {
 		if l.opens || len(p.lines) == 0 {
-			p.problem(l.number, "a zone is missing behind the comma")
+			p.problem(l, "a zone is missing behind the comma")
 			return l
 		}
 		more := p.next()
@@ -222,28 +291,36 @@ func (p *parser) body(opener line, depth int) (list []Directive) {
 		if l.closes {
 			return list
 		}
-		d := Directive{Line: l.number}
+		if p.importFiles(l) {
+			continue
+		}
+		d := Directive{Line: l.number, File: l.file}
 		if len(l.words) > 0 {
 			d.Name, d.Args = l.words[0], l.words[1:]
 		} else {
-			p.problem(l.number, "{ is not at the end of a line")
+			p.problem(l, "{ is not at the end of a line")
 		}
 		if l.opens && depth == maxNested {
-			p.problem(l.number, "braces are nested too deeply")
+			p.problem(l, "braces are nested too deeply")
 			p.lines = nil
 			return list
 		}
 		if l.opens {
 			d.Body = p.body(l, depth+1)
 		}
-		snippet, ok := p.snippets[strings.Join(d.Args, " ")]
-		if p.expanded += len(snippet); d.Name != "import" || !ok || p.expanded > maxWords {
-			snippet = []Directive{d}
-		}
-		list = append(list, snippet...)
+		list = append(list, p.withSnippet(d)...)
 	}
 	if opener.opens {
-		p.problem(opener.number, "the block is not closed: } is missing")
+		p.problem(opener, "the block is not closed: } is missing")
 	}
 	return list
+}
+
+// withSnippet returns the directives of the snippet that d imports, or d.
+func (p *parser) withSnippet(d Directive) []Directive {
+	snippet, ok := p.snippets[strings.Join(d.Args, " ")]
+	if p.expanded += len(snippet); d.Name != "import" || !ok || p.expanded > maxWords {
+		return []Directive{d}
+	}
+	return snippet
 }
