@@ -121,6 +121,7 @@ func rootCommand(args []string) *cobra.Command {
 		{"Look at manifests and clusters:", map[string]func() *cobra.Command{
 			"render": renderCommand, "validate": validateCommand, "lookup": lookupCommand, "doctor": doctorCommand,
 			"rules": rulesCommand, "policies": policiesCommand, "config": configCommand,
+			"import-corefile": importCorefileCommand,
 		}},
 		{"Look at this node, and change it:", map[string]func() *cobra.Command{
 			"install": installCommand, "uninstall": uninstallCommand, "bypass": bypassCommand, "status": statusCommand,

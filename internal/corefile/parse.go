@@ -180,7 +180,7 @@ func (p *parser) addWord(l line, word string, number int) line {
 	return next
 }
 
-var variable = regexp.MustCompile(`\{\$[^}]*\}|\{%[^%]*%\}`)
+var variable = regexp.MustCompile(`\{\$[^}]*\}|\{%[^%]*%\}|__PILLAR__\w+__`)
 
 // expand replaces the variables in a word.
 func (p *parser) expand(at line, word string) string {

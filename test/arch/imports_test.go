@@ -82,8 +82,8 @@ var imports = map[string][]string{
 		"pkg/dnsserver/upstream", "pkg/dnsserver/zone", "pkg/fqdn", "pkg/hostresolv", "pkg/policy", "pkg/resolvconf",
 		"github.com/miekg/dns", "github.com/spf13/pflag", "k8s.io/api/core/v1", "k8s.io/api/discovery/v1", "internal/doctor",
 		"internal/doctor/gather", "k8s.io/apimachinery/pkg/runtime", "k8s.io/apimachinery/pkg/runtime/schema"},
-	"internal/corefile": {"values", "net", "regexp", "time", "internal/excerpt", "github.com/coredns/caddy/caddyfile",
-		"github.com/miekg/dns"},
+	"internal/corefile": {"values", "encoding/json", "net", "regexp", "time", "internal/excerpt", "pkg/dnsserver/zone",
+		"github.com/coredns/caddy/caddyfile", "github.com/miekg/dns"},
 	"internal/doctor": {"values", "cmp", "context", "time", "api/v1alpha1", "internal/admission", "internal/corefile",
 		"internal/excerpt", "internal/kube", "pkg/fqdn",
 		"pkg/policy", "pkg/resolvconf", "github.com/miekg/dns", "k8s.io/api/...", "k8s.io/apimachinery/..."},
@@ -152,7 +152,7 @@ var imports = map[string][]string{
 	"internal/cli": {"std", "internal/admission/webhook", "internal/dnsnode", "internal/node", "internal/nodefacts",
 		"internal/admission", "internal/doctor", "internal/kube", "internal/cluster", "internal/manifest",
 		"internal/excerpt", "internal/usage", "pkg/policy", "github.com/spf13/pflag",
-		"internal/config", "api/v1alpha1", "internal/document", "internal/shim", "pkg/resolvconf",
+		"internal/config", "internal/corefile", "api/v1alpha1", "internal/document", "internal/shim", "pkg/resolvconf",
 		"k8s.io/apimachinery/pkg/apis/meta/v1"},
 }
 

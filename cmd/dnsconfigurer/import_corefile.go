@@ -1,0 +1,33 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
+)
+
+func importCorefileCommand() *cobra.Command {
+	var o cli.ImportOptions
+	cmd := &cobra.Command{
+		Use:   "import-corefile FILE|-",
+		Short: "Convert a Corefile to a DNSConfiguration",
+		Long: `Convert the Corefile of a cluster's CoreDNS to a DNSConfiguration, the file of "dns". FILE is a
+Corefile, with the files that it imports, or YAML with its ConfigMap and the ConfigMaps that it
+imports.
+
+What is different without CoreDNS is written to standard error, with its place. Exit code 1: some
+queries would get other answers, or CoreDNS 1.15 refuses the Corefile.`,
+		Example: `  dnsconfigurer import-corefile Corefile > dns.yaml
+  kubectl -n kube-system get configmap coredns coredns-custom -o yaml | dnsconfigurer import-corefile - > dns.yaml`,
+		Args: usage.OneArgument("FILE"),
+	}
+	cmd.Flags().StringArrayVar(&o.Variables, "set", nil, "`NAME=VALUE` of a {$NAME} in the Corefile; repeatable")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return exitError(o.Run(cmd.Context(), args[0], cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()))
+	}
+	return interruptible(cmd)
+}

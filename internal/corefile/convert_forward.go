@@ -1,0 +1,165 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package corefile
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// policies are the values of upstreamPolicy for those of forward.
+var policies = map[string]string{"random": "random", "round_robin": "roundRobin", "sequential": "sequential", "least_conn": "random"}
+
+// forward converts a stanza of the plugin forward. isHidden: an earlier stanza takes all names.
+func (c *converter) forward(b *Block, d Directive, isHidden bool) {
+	if isHidden {
+		c.note(d, "%s: never asked, because the forward above takes all names: left out", d)
+		return
+	}
+	servers, file := c.servers(d)
+	from := forwardZone(d)
+	for _, z := range c.zones(b) {
+		if !isWithin(from, z) && !isWithin(z, from) {
+			c.note(d, "%s: never asked in the zone %s: left out", d, z)
+			continue
+		}
+		if isWithin(from, z) {
+			z = from
+		}
+		switch {
+		case z == "" && file != "":
+			c.set("resolvConf", file, d)
+			c.setUpstream(file, d)
+		case z == "" && len(servers) > 0:
+			c.set("upstreams", servers, d)
+			c.setUpstream(strings.Join(servers, " "), d)
+		case file != "":
+			c.stubs = append(c.stubs, stub{z, []string{file}, d})
+		case len(servers) > 0:
+			c.stubs = append(c.stubs, stub{z, servers, d})
+		}
+	}
+	c.forwardOptions(d, file != "" || len(servers) > 1)
+}
+
+// forwardZone returns the zone of a stanza.
+func forwardZone(d Directive) string { return strings.ToLower(strings.TrimSuffix(d.Args[0], ".")) }
+
+// setUpstream sets the servers of the zone ., which two blocks may have, at different ports.
+func (c *converter) setUpstream(servers string, d Directive) {
+	if c.hasUpstream && c.upstream != servers {
+		c.changes(d, "%s: a second block for the zone . has other servers: those of the first are used", d)
+		return
+	}
+	c.upstream, c.hasUpstream = servers, true
+}
+
+// servers returns the servers of a stanza, in the form of upstreams, or the file that has them.
+func (c *converter) servers(d Directive) (servers []string, file string) {
+	isTCP, name := len(d.Find("force_tcp")) > 0, ""
+	for _, property := range d.Find("tls_servername") {
+		name = "#" + property.Args[0]
+	}
+	for _, to := range d.Args[1:] {
+		scheme, address, ok := strings.Cut(to, "://")
+		if !ok {
+			scheme, address = "dns", to
+		}
+		address, own, hasOwn := strings.Cut(address, "%")
+		certificate := name
+		if hasOwn {
+			certificate = "#" + own
+		}
+		server, isServer := normalAddress(address)
+		switch {
+		case !isServer && scheme == "dns" && strings.HasPrefix(to, "/"):
+			file = to
+		case !isServer:
+			c.changes(d, "forward to %s: write its address: names of servers are not resolved", to)
+		case scheme == "tls":
+			servers = append(servers, "tls://"+server+certificate)
+		case scheme != "dns":
+			c.changes(d, "forward to %s: only UDP, TCP and DNS over TLS are supported", to)
+		case isTCP:
+			servers = append(servers, "tcp://"+server)
+		default:
+			servers = append(servers, server)
+		}
+	}
+	if file != "" && len(servers) > 0 {
+		c.changes(d, "%s: servers of a file and others: only the file is used", d)
+		servers = nil
+	}
+	if isTCP && file != "" {
+		c.note(d, "forward force_tcp: the servers of a file are asked over UDP, and over TCP for long replies")
+	}
+	return servers, file
+}
+
+// normalAddress returns an address without the brackets that only a port needs.
+func normalAddress(text string) (string, bool) {
+	if _, err := netip.ParseAddrPort(text); err == nil {
+		return text, true
+	}
+	text = strings.Trim(text, "[]")
+	_, err := netip.ParseAddr(text)
+	return text, err == nil
+}
+
+// The limits of maxQueries.
+const leastQueries, mostQueries = 100, 65535
+
+// forwardOptions converts the properties of a stanza.
+func (c *converter) forwardOptions(d Directive, hasChoice bool) {
+	policy := "random"
+	source := Directive{File: d.File, Line: d.Line, Name: "forward without policy"}
+	for _, property := range d.Body {
+		switch property.Name {
+		case "policy":
+			policy, source = strings.Join(property.Args, " "), property
+		case "max_concurrent":
+			n := number(property.Args[0])
+			if n > 0 {
+				c.set("maxQueries", min(max(n, leastQueries), mostQueries), property)
+			}
+		case "force_tcp", "tls_servername": // see servers
+		case "tls":
+			if len(property.Args) > 0 {
+				c.changes(property, "%s: certificates of clients and of authorities: only those of the system are used", property)
+			}
+		default:
+			c.explain(property, "forward "+property.Name)
+		}
+	}
+	if hasChoice && policies[policy] != "" {
+		c.set("upstreamPolicy", policies[policy], source)
+	}
+}
+
+// number returns the value of an argument that the grammar has checked.
+func number(text string) int {
+	n, _ := strconv.Atoi(text)
+	return n
+}
+
+// validStubs returns the zones with servers of their own. Only the zone . can use the servers of a file.
+func (c *converter) validStubs() (valid []stub) {
+	for _, s := range c.stubs {
+		servers := strings.Join(s.Servers, " ")
+		same := slices.IndexFunc(valid, func(v stub) bool { return v.Zone == s.Zone })
+		switch {
+		case c.hasUpstream && servers == c.upstream && !isWithin(s.Zone, c.domain): // as all other names
+		case strings.HasPrefix(servers, "/"):
+			c.changes(s.from, "%s to %s: only the zone . can use the servers of a file: write their addresses into stubDomains",
+				s.Zone, servers)
+		case same < 0:
+			valid = append(valid, s)
+		case strings.Join(valid[same].Servers, " ") != servers:
+			c.changes(s.from, "%s: the zone %s has other servers in line %d, which are used", s.from, s.Zone, valid[same].from.Line)
+		}
+	}
+	return valid
+}

@@ -1,0 +1,119 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package corefile
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestConvert: each case adds lines to a block . with kubernetes and forward, or a block.
+func TestConvert(t *testing.T) {
+	const base = "  kubernetes cluster.local in-addr.arpa ip6.arpa {\n    fallthrough in-addr.arpa ip6.arpa\n  }\n"
+	tests := []struct {
+		name, text  string
+		fields      string // lines of the file; "": not checked
+		note        string // "": no note
+		wantChanges bool
+	}{
+		{"order and TLS",
+			". {\n" + base + "forward . tls://192.0.2.1%a.example tls://192.0.2.2 {\n tls_servername b.example\n policy round_robin\n }\n}",
+			`upstreams: ["tls://192.0.2.1#a.example","tls://192.0.2.2#b.example"]` + "\n" + `upstreamPolicy: "roundRobin"`, "", false},
+		{"one server has no order",
+			". {\n" + base + "forward . 192.0.2.1 {\nforce_tcp\n}\n}",
+			`upstreams: ["tcp://192.0.2.1"]` + "\n" + `pods: "disabled"`, "", false},
+		{"a stub domain in its own block",
+			". {\n" + base + "forward . 192.0.2.1\n}\ncorp.example b.example {\nforward . 192.0.2.2:5353 [2001:db8::1]\n}",
+			`- {"zone":"corp.example","servers":["192.0.2.2:5353","2001:db8::1"]}`, "", false},
+		{"a stub domain by forward",
+			". {\n" + base + "forward corp.example 192.0.2.2\nforward . 192.0.2.1\n}",
+			`- {"zone":"corp.example","servers":["192.0.2.2"]}`, "", false},
+		{"a stub domain in the cluster domain", ". {\n" + base + "forward . 192.0.2.1\n}\neast.svc.cluster.local {\nforward . 192.0.2.1\n}",
+			`- {"zone":"east.svc.cluster.local","servers":["192.0.2.1"]}`, "", false},
+		{"never asked", ". {\n" + base + "forward . 192.0.2.1\nforward corp.example 192.0.2.2\n}", "", "never asked", false},
+		{"no forward", ". {\n" + base + "}", `resolvConf: ""`, "", false},
+		{"a file for a zone",
+			". {\n" + base + "forward . 192.0.2.1\n}\ncorp.example {\nforward . /etc/resolv.conf\n}",
+			"", "only the zone .", true},
+		{"no reverse zones", ". {\nkubernetes cluster.local\nforward . 192.0.2.1\n}", "", "no reverse names", true},
+		{"own reverse networks",
+			". {\nkubernetes cluster.local 10.96.0.0/12\nforward . 192.0.2.1\n}",
+			`reverseCIDRs: ["10.96.0.0/12"]`, "", false},
+		{"reverse zones without fallthrough",
+			". {\nkubernetes cluster.local in-addr.arpa\nforward . 192.0.2.1\n}",
+			"", "denies reverse names", true},
+		{"fallthrough for all",
+			". {\nkubernetes cluster.local in-addr.arpa {\nfallthrough\n}\nforward . 192.0.2.1\n}",
+			"", "here they get NXDOMAIN", true},
+		{"two cluster domains",
+			". {\nkubernetes a.example b.example in-addr.arpa {\nfallthrough in-addr.arpa\n}\nforward . 192.0.2.1\n}",
+			"", "b.example is not served", true},
+		{"two ports",
+			".:53 {\n" + base + "forward . 192.0.2.1\n}\n.:1053 {\nforward . 192.0.2.2\n}",
+			`listen: ["[::]:53","[::]:1053"]`, "at all ports", true},
+		{"addresses",
+			". {\n" + base + "bind 192.0.2.5 2001:db8::5\nforward . 192.0.2.1\n}",
+			`listen: ["192.0.2.5:53","[2001:db8::5]:53"]`, "", false},
+		{"an interface", ". {\n" + base + "bind eth0\nforward . 192.0.2.1\n}", "", "bind eth0", true},
+		{"TLS clients", ". tls://. {\n" + base + "forward . 192.0.2.1\n}", "", "only DNS over UDP and TCP", true},
+		{"old",
+			". {\n" + strings.Replace(base, "fall", "upstream\nfall", 1) + "proxy . 192.0.2.1 {\nspray\n}\nerrors stdout\n}",
+			`upstreams: ["192.0.2.1"]`, "removed from CoreDNS", false},
+		{"limits",
+			". {\n" + base + "forward . 192.0.2.1 {\nmax_concurrent 9\nexpire 5s\n}\n}",
+			"maxQueries: 100", "times and limits are fixed", false},
+		{"a zone without forward", ". {\n" + base + "forward . 192.0.2.1\n}\nlab.example {\nerrors\n}", "", "SERVFAIL", true},
+		{"a plugin of others", ". {\n" + base + "forward . 192.0.2.1\nk8s_gateway example\n}", "", "keep a CoreDNS", true},
+		{"weighted answers", ". {\n" + base + "forward . 192.0.2.1\nloadbalance weighted f\n}", "", "rotated", true},
+		{"a comment in a quoted line",
+			". {\n" + base + "forward . 192.0.2.1 {\ntls_servername \"a\nttl: 5\"\n}\n}",
+			`upstreams: ["192.0.2.1"]`, "", false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			blocks, problems := Parse(tt.text)
+			text, notes, err := Convert(blocks)
+			if err != nil || problems != nil {
+				t.Fatal(err, problems)
+			}
+			for want := range strings.SplitSeq(tt.fields, "\n") {
+				if !strings.Contains("\n"+string(text), "\n"+want) {
+					t.Errorf("no %s in\n%s", want, text)
+				}
+			}
+			found, changes := tt.note == "" && len(notes) == 0, false
+			for _, n := range notes {
+				found = found || tt.note != "" && strings.Contains(n.Message, tt.note)
+				changes = changes || n.Changes
+			}
+			if !found || changes != tt.wantChanges {
+				t.Errorf("%q: answers change: %t, want %t and %q", notes, changes, tt.wantChanges, tt.note)
+			}
+		})
+	}
+}
+
+// FuzzConvert: no Corefile panics, and no text of it is more than a comment or a value.
+func FuzzConvert(f *testing.F) {
+	f.Add(". {\nkubernetes cluster.local 10.0.0.0/8 {\npods verified\nttl 30\n}\nforward . /etc/resolv.conf 192.0.2.1 tls://[::1]%a {\n" +
+		"max_concurrent 1\n}\n" +
+		"bind ::1\nhealth {\nlameduck 1s\n}\ncache 30\n}\nb.example:1 {\nforward b.example \"a\nb\"\n}\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		blocks, problems := Parse(text)
+		if problems != nil {
+			return
+		}
+		yaml, _, err := Convert(blocks)
+		if err != nil {
+			return
+		}
+		for line := range strings.Lines(strings.TrimPrefix(string(yaml), head)) {
+			name, _, _ := strings.Cut(line, ":")
+			if !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, `- {"zone":`) &&
+				name != "stubDomains" && !strings.Contains(order, name) {
+				t.Errorf("%q of %q", line, text)
+			}
+		}
+	})
+}

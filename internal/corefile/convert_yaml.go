@@ -1,0 +1,72 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package corefile
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// fields are the fields of a DNSConfiguration by name.
+type fields map[string]field
+
+// field is the value of a field, and the directive that it is from.
+type field struct {
+	value any
+	from  Directive
+}
+
+// order is the order of the fields in a file.
+const order = `http lameduck listen clusterDomain reverseCIDRs upstreams resolvConf upstreamPolicy stubDomains maxQueries ` +
+	`kubeconfig pods ttl`
+
+const head = `# Written by dnsconfigurer import-corefile. CoreDNS forwards names in localhost, invalid, test, onion and home.arpa;
+# here they are answered, unless stubDomains has them (docs/dns.md#local-names).
+apiVersion: dnsconfigurer.dev/v1alpha1
+kind: DNSConfiguration
+`
+
+// yaml returns the file. Values in JSON are YAML.
+func (f fields) yaml() []byte {
+	var b bytes.Buffer
+	b.WriteString(head)
+	for name := range strings.FieldsSeq(order) {
+		v, ok := f[name]
+		if !ok {
+			continue
+		}
+		stubs, isStubs := v.value.([]stub)
+		if !isStubs {
+			fmt.Fprintf(&b, "%s%s: %s\n", comment(v.from), name, flow(v.value))
+			continue
+		}
+		fmt.Fprintf(&b, "stubDomains:\n")
+		for _, s := range stubs {
+			fmt.Fprintf(&b, "%s- %s\n", comment(s.from), flow(s))
+		}
+	}
+	return b.Bytes()
+}
+
+// comment returns the place and the text of a directive as a comment.
+func comment(d Directive) string {
+	text := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, fmt.Sprintf("%s:%d: %s", d.File, d.Line, d))
+	return "# " + strings.ToValidUTF8(text, " ") + "\n"
+}
+
+func flow(v any) string {
+	js, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // the values are texts and numbers
+	}
+	return string(js)
+}
