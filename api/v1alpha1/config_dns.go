@@ -86,6 +86,9 @@ type DNSConfiguration struct {
 	// TTL is the TTL of the cluster's records in seconds.
 	TTL *uint32 `json:"ttl,omitempty" default:"5" max:"3600" restart:"true"`
 
+	// Hosts are names with fixed addresses, which win over the names of the cluster and of other servers.
+	Hosts HostsConfiguration `json:"hosts"`
+
 	// HostSuffixes lists the search domains of the nodes, which end the search lists of
 	// names below search.NAMESPACE.CLUSTERDOMAIN.ap.k8s.io. At most 8. Empty: none.
 	HostSuffixes []string `json:"hostSuffixes,omitempty" format:"domain" restart:"true"`
@@ -98,6 +101,20 @@ type DNSConfiguration struct {
 	// "203.0.113.0/24", instead of the endpoints of AutopathService. Empty: those
 	// endpoints; with Manifests, the loopback addresses.
 	AutopathNetworks []string `json:"autopathNetworks,omitempty" format:"network" restart:"true"`
+}
+
+// HostsConfiguration has names with fixed addresses. A name with an address has no other records.
+type HostsConfiguration struct {
+	// Entries lists addresses with their names, as in /etc/hosts: "192.0.2.7 db.example old-db.example".
+	// The reverse name of an address has its names. Empty: none.
+	Entries []string `json:"entries,omitempty"`
+
+	// File is the path of a file in the format of /etc/hosts, which is read again when it changes. Its
+	// entries are added to Entries. Empty: none.
+	File string `json:"file,omitempty"`
+
+	// TTL is the TTL of these records in seconds.
+	TTL *uint32 `json:"ttl,omitempty" default:"3600" max:"65535"`
 }
 
 // NodeCacheConfiguration configures the node-local DNS cache.

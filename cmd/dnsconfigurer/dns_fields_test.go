@@ -6,6 +6,8 @@ package main
 import (
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -111,4 +113,20 @@ func asksOver(c net.Conn) bool {
 	}
 	_, err := conn.ReadMsg()
 	return err == nil
+}
+
+// TestHosts: entries and the file are answered, and a reload replaces them.
+func TestHosts(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "hosts")
+	if err := os.WriteFile(file, []byte("192.0.2.8 a.example\nx y\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := newDNSProcess(t, fmt.Sprintf("hosts: {entries: [192.0.2.7 db.example], file: %q}\nresolvConf: \"\"\n", file))
+	p.says("db.example.", dns.TypeA, "192.0.2.7")
+	p.says("a.example.", dns.TypeA, "192.0.2.8")
+	p.says("8.2.0.192.in-addr.arpa.", dns.TypePTR, "a.example.")
+	p.says("a.example.", dns.TypeAAAA, "NOERROR")
+	p.hangup("hosts: {entries: [192.0.2.9 db.example], ttl: 5}\nresolvConf: \"\"\n", "configuration applied")
+	p.says("db.example.", dns.TypeA, "192.0.2.9")
+	p.says("a.example.", dns.TypeA, "REFUSED")
 }

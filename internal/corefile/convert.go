@@ -166,6 +166,8 @@ func (c *converter) block(b *Block) {
 		case "forward":
 			c.forward(b, d, isHidden)
 			isHidden = isHidden || c.takesAll(b, d)
+		case "hosts":
+			c.hosts(b, d)
 		case "prometheus", "health", "ready":
 			c.serves(d)
 		case "bind":
@@ -262,14 +264,14 @@ func (c *converter) kubernetes(b *Block, d Directive) {
 		}
 	}
 	c.reverse(d, reverse)
-	pods := "disabled"
+	pods, ttl, source := "disabled", defaultTTL, d
 	for _, property := range d.Body {
 		value := strings.Join(property.Args, " ")
 		switch property.Name {
 		case "pods":
 			pods = value
 		case "ttl":
-			c.set("ttl", number(value), property)
+			ttl, source = number(value), property
 		case "kubeconfig":
 			c.set("kubeconfig", property.Args[0], property)
 		case "fallthrough":
@@ -279,6 +281,7 @@ func (c *converter) kubernetes(b *Block, d Directive) {
 		}
 	}
 	c.set("pods", pods, d)
+	c.set("ttl", min(ttl, cacheTTL(b)), source)
 }
 
 // reverse converts the reverse zones of the plugin kubernetes.
@@ -370,7 +373,11 @@ func (c *converter) finish() {
 		c.note(*c.http, "health, ready and metrics: all at %s: probe /livez instead of /health, /readyz instead of /ready", address)
 	}
 	if stubs := c.validStubs(); len(stubs) > 0 {
-		c.fields["stubDomains"] = field{value: stubs, from: stubs[0].from}
+		var items []item
+		for _, s := range stubs {
+			items = append(items, item{s, s.from})
+		}
+		c.fields["stubDomains"] = field{value: items}
 	}
 	if !c.hasUpstream {
 		c.set("resolvConf", "", Directive{File: first.File, Line: first.Line, Name: "no forward for the zone ."})

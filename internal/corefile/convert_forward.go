@@ -145,13 +145,20 @@ func number(text string) int {
 	return n
 }
 
+// isRedundant reports whether the servers of a stub are those of all other names, and no other block has them.
+func (c *converter) isRedundant(s stub) bool {
+	contains := func(other stub) bool { return other.Zone != s.Zone && isWithin(s.Zone, other.Zone) }
+	return c.hasUpstream && strings.Join(s.Servers, " ") == c.upstream && !isWithin(s.Zone, c.domain) &&
+		!slices.ContainsFunc(c.stubs, contains)
+}
+
 // validStubs returns the zones with servers of their own. Only the zone . can use the servers of a file.
 func (c *converter) validStubs() (valid []stub) {
 	for _, s := range c.stubs {
 		servers := strings.Join(s.Servers, " ")
 		same := slices.IndexFunc(valid, func(v stub) bool { return v.Zone == s.Zone })
 		switch {
-		case c.hasUpstream && servers == c.upstream && !isWithin(s.Zone, c.domain): // as all other names
+		case c.isRedundant(s):
 		case strings.HasPrefix(servers, "/"):
 			c.changes(s.from, "%s to %s: only the zone . can use the servers of a file: write their addresses into stubDomains",
 				s.Zone, servers)

@@ -31,6 +31,11 @@ func TestConvert(t *testing.T) {
 			`- {"zone":"corp.example","servers":["192.0.2.2"]}`, "", false},
 		{"a stub domain in the cluster domain", ". {\n" + base + "forward . 192.0.2.1\n}\neast.svc.cluster.local {\nforward . 192.0.2.1\n}",
 			`- {"zone":"east.svc.cluster.local","servers":["192.0.2.1"]}`, "", false},
+		{"a stub domain in another",
+			". {\n" + base + "forward . 192.0.2.1\n}\nb.example {\nforward . 192.0.2.2\n}\na.b.example {\nforward . 192.0.2.1\n}",
+			`- {"zone":"a.b.example","servers":["192.0.2.1"]}`, "", false},
+		{"the cache limits TTLs", ". {\n" + base + "forward . 192.0.2.1\nhosts /f {\nfallthrough\n}\ncache {\nsuccess 9984 3\n}\n}",
+			"ttl: 3\n  ttl: 3", "TTLs of other servers", false},
 		{"never asked", ". {\n" + base + "forward . 192.0.2.1\nforward corp.example 192.0.2.2\n}", "", "never asked", false},
 		{"no forward", ". {\n" + base + "}", `resolvConf: ""`, "", false},
 		{"a file for a zone",
@@ -66,6 +71,23 @@ func TestConvert(t *testing.T) {
 		{"a zone without forward", ". {\n" + base + "forward . 192.0.2.1\n}\nlab.example {\nerrors\n}", "", "SERVFAIL", true},
 		{"a plugin of others", ". {\n" + base + "forward . 192.0.2.1\nk8s_gateway example\n}", "", "keep a CoreDNS", true},
 		{"weighted answers", ". {\n" + base + "forward . 192.0.2.1\nloadbalance weighted f\n}", "", "rotated", true},
+		{"hosts", ". {\n" + base + "forward . 192.0.2.1\nhosts /etc/coredns/NodeHosts {\n192.0.2.7 DB.example old-db.example\n" +
+			"2001:db8::7 db.example\nttl 60\nreload 15s\nfallthrough\n}\n}",
+			`  file: "/etc/coredns/NodeHosts"` + "\n  ttl: 60\n  entries:\n" + `  - "192.0.2.7 db.example old-db.example"` + "\n" +
+				`  - "2001:db8::7 db.example"`, "mount this file", false},
+		{"hosts outside of the zone",
+			". {\n" + base + "forward . 192.0.2.1\n}\ncorp.example in-addr.arpa {\nforward . 192.0.2.1\nhosts /dev/null . {\n" +
+				"192.0.2.7 a.corp.example b.example\nttll 5\nfallthrough\n}\n}",
+			`  - "192.0.2.7 a.corp.example"`, "b.example is not in the zone", false},
+		{"a reverse name of another block",
+			". {\n" + base + "forward . 192.0.2.1\n" +
+				"}\ncorp.example {\nforward . 192.0.2.1\nhosts {\n192.0.2.7 a.corp.example\nfallthrough\n}\n}",
+			"", "the reverse name of 192.0.2.7", true},
+		{"hosts without fallthrough", ". {\n" + base + "forward . 192.0.2.1\nhosts {\n192.0.2.7 a.example\n}\n}", "", "SERVFAIL", true},
+		{"a hosts file for a zone",
+			". {\n" + base + "forward . 192.0.2.1\nhosts /f b.example {\nfallthrough\n}\n}", "", "not limited", true},
+		{"hosts without reverse names", ". {\n" + base + "forward . 192.0.2.1\nhosts /f {\nno_reverse\nfallthrough\n}\n}",
+			"", "no_reverse", true},
 		{"a comment in a quoted line",
 			". {\n" + base + "forward . 192.0.2.1 {\ntls_servername \"a\nttl: 5\"\n}\n}",
 			`upstreams: ["192.0.2.1"]`, "", false},
@@ -77,8 +99,9 @@ func TestConvert(t *testing.T) {
 			if err != nil || problems != nil {
 				t.Fatal(err, problems)
 			}
+			// Comments are between the lines.
 			for want := range strings.SplitSeq(tt.fields, "\n") {
-				if !strings.Contains("\n"+string(text), "\n"+want) {
+				if want = strings.TrimSuffix(want, "\n"); !strings.Contains(string(text), want+"\n") {
 					t.Errorf("no %s in\n%s", want, text)
 				}
 			}
@@ -109,8 +132,9 @@ func FuzzConvert(f *testing.F) {
 			return
 		}
 		for line := range strings.Lines(strings.TrimPrefix(string(yaml), head)) {
+			line = strings.TrimPrefix(line, "  ")
 			name, _, _ := strings.Cut(line, ":")
-			if !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, `- {"zone":`) &&
+			if !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, `- {"zone":`) && !strings.HasPrefix(line, `- "`) &&
 				name != "stubDomains" && !strings.Contains(order, name) {
 				t.Errorf("%q of %q", line, text)
 			}

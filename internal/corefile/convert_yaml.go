@@ -20,12 +20,19 @@ type field struct {
 	from  Directive
 }
 
+// item is an item of a list, and the directive that it is from.
+type item struct {
+	value any
+	from  Directive
+}
+
 // order is the order of the fields in a file.
 const order = `http lameduck listen clusterDomain reverseCIDRs upstreams resolvConf upstreamPolicy stubDomains maxQueries ` +
-	`kubeconfig pods ttl`
+	`kubeconfig pods ttl hosts.file hosts.ttl hosts.entries`
 
-const head = `# Written by dnsconfigurer import-corefile. CoreDNS forwards names in localhost, invalid, test, onion and home.arpa;
-# here they are answered, unless stubDomains has them (docs/dns.md#local-names).
+const head = `# Written by dnsconfigurer import-corefile. CoreDNS forwards names in localhost, invalid, test, onion and home.arpa,
+# and reverse names of loopback, link-local and documentation addresses; here they are answered, unless stubDomains
+# has them (docs/dns.md#local-names).
 apiVersion: dnsconfigurer.dev/v1alpha1
 kind: DNSConfiguration
 `
@@ -34,19 +41,32 @@ kind: DNSConfiguration
 func (f fields) yaml() []byte {
 	var b bytes.Buffer
 	b.WriteString(head)
-	for name := range strings.FieldsSeq(order) {
-		v, ok := f[name]
+	section := ""
+	for path := range strings.FieldsSeq(order) {
+		v, ok := f[path]
 		if !ok {
 			continue
 		}
-		stubs, isStubs := v.value.([]stub)
-		if !isStubs {
-			fmt.Fprintf(&b, "%s%s: %s\n", comment(v.from), name, flow(v.value))
+		outer, name, isInner := strings.Cut(path, ".")
+		indent := ""
+		switch {
+		case !isInner:
+			name = outer
+		case outer != section:
+			fmt.Fprintf(&b, "%s:\n", outer)
+			section = outer
+			fallthrough
+		default:
+			indent = "  "
+		}
+		items, isList := v.value.([]item)
+		if !isList {
+			fmt.Fprintf(&b, "%s%s\n%s%s: %s\n", indent, comment(v.from), indent, name, flow(v.value))
 			continue
 		}
-		fmt.Fprintf(&b, "stubDomains:\n")
-		for _, s := range stubs {
-			fmt.Fprintf(&b, "%s- %s\n", comment(s.from), flow(s))
+		fmt.Fprintf(&b, "%s%s:\n", indent, name)
+		for _, i := range items {
+			fmt.Fprintf(&b, "%s%s\n%s- %s\n", indent, comment(i.from), indent, flow(i.value))
 		}
 	}
 	return b.Bytes()
@@ -60,7 +80,7 @@ func comment(d Directive) string {
 		}
 		return r
 	}, fmt.Sprintf("%s:%d: %s", d.File, d.Line, d))
-	return "# " + strings.ToValidUTF8(text, " ") + "\n"
+	return "# " + strings.ToValidUTF8(text, " ")
 }
 
 func flow(v any) string {

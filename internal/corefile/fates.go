@@ -40,7 +40,6 @@ var fates = map[string]fate{
 	"whoami":                       {text: "has no counterpart", changes: true},
 	"rewrite":                      {text: "has no counterpart: use an ExternalName Service", changes: true},
 	"template":                     {text: "has no counterpart", changes: true},
-	"hosts":                        {text: "use a Service without selector and an EndpointSlice", changes: true},
 	"dns64":                        {text: "has no counterpart: use upstream servers with DNS64", changes: true},
 	"k8s_external":                 {text: "has no counterpart: use external-dns with a public zone", changes: true},
 	"tls":                          {text: "only DNS over UDP and TCP is served", changes: true},

@@ -82,6 +82,10 @@ func checkClusterDNS(c *ClusterDNSConfig, p *config.Problems) {
 	if len(c.Manifests) > 0 && (c.Kubeconfig != "" || c.Snapshot != "") {
 		p.AddConflict("manifests", "kubeconfig", "snapshot")
 	}
+	c.Forward.Hosts = hosts{c.Hosts.Entries, c.Hosts.File, *c.Hosts.TTL}
+	for i, entry := range c.Hosts.Entries {
+		p.Add(fmt.Sprintf("hosts.entries[%d]", i), new(dnsserver.Hosts).AddLine(entry))
+	}
 	c.Autopath.HostSuffixes = config.Names(c.HostSuffixes)
 	if n := len(c.HostSuffixes); n > dnsserver.MaxHostSuffixes {
 		p.Add("hostSuffixes", fmt.Errorf("%d domains: want at most %d", n, dnsserver.MaxHostSuffixes))
@@ -163,6 +167,8 @@ type forwarding struct {
 	Stubs         []upstream.StubDomain
 	LastKnownGood time.Duration     // of names that Upstreams, ResolvConf or Stubs deny
 	Cluster       []upstream.Server // servers of the cluster DNS; nil: the server itself is the cluster DNS
+
+	Hosts hosts // of a cluster DNS server
 
 	ClusterReverse []netip.Prefix // whose reverse names go to Cluster, whatever Stubs has
 }

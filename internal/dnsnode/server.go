@@ -126,7 +126,14 @@ func (s *server) apply(c forwarding) (background daemon.Task, err error) {
 		s.SetForwarding(next.Forwarding)
 		s.mu.Unlock()
 		s.applied = c
-		background = func(ctx context.Context) error { return next.run(ctx, s.hostChanged) }
+		text, err := c.Hosts.read()
+		s.SetHosts(c.Hosts.parse(text, err, s.log))
+		background = func(ctx context.Context) error {
+			watch := func(ctx context.Context) error {
+				return c.Hosts.watch(ctx, text, func(h *dnsserver.Hosts) { s.hostsChanged(next, h) }, s.log)
+			}
+			return daemon.RunAll(ctx, watch, func(ctx context.Context) error { return next.run(ctx, s.hostChanged) })
+		}
 	}
 	attrs := []any{"upstreams", c.Upstreams, "resolvConf", c.ResolvConf, "stubDomains", c.Stubs}
 	if len(c.Cluster) > 0 {
@@ -147,6 +154,15 @@ func (s *server) hostChanged(f *forwarder, changed change) {
 		s.SetHostSuffixes(f.HostSuffixes)
 	default:
 		s.SetForwarding(f.Forwarding)
+	}
+}
+
+// hostsChanged applies a change of the hosts file, unless apply has replaced the forwarder that it belongs to.
+func (s *server) hostsChanged(f *forwarder, h *dnsserver.Hosts) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f == s.forwarder {
+		s.SetHosts(h)
 	}
 }
 

@@ -27,6 +27,10 @@ type candidateLookup struct {
 // lookup looks up a candidate; see lookupFunc. Subqueries to other servers may outlive the
 // walk, until ctx ends: the next walk then finds their answers in the cache.
 func (c *candidateLookup) lookup(ctx context.Context, name fqdn.Name) (lookupResult, func(context.Context) lookupResult) {
+	if c.s.inHosts(name) {
+		a, _ := c.s.answerFromHosts(c.q.subquery(name, c.q.qtype))
+		return lookupResult{outcome: found, answer: a}, nil
+	}
 	status, _, node := c.s.lookupZone(c.snapshot, name)
 	switch {
 	case status == zone.NotInZone:

@@ -26,12 +26,13 @@ const (
 	fromStale                  // the cache, after the TTL
 	fromUpstream               // other servers
 	fromLastGood               // the cache, while other servers deny the name
+	fromHosts                  // SetHosts
 	numSources
 )
 
 // String returns the source as a label of metrics.
 func (s source) String() string {
-	return [...]string{"server", "autopath", "zone", "cache", "stale", "upstream", "last_known_good"}[s]
+	return [...]string{"server", "autopath", "zone", "cache", "stale", "upstream", "last_known_good", "hosts"}[s]
 }
 
 // metrics are the metrics of a server. Their label sets are closed, so that clients cannot

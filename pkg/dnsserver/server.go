@@ -73,13 +73,14 @@ type Config struct {
 //     supported; answers to probes (Config.DetectProbe, Config.AnswerProbe);
 //  2. autopath: a name below the autopath domain, or a query with a search list, is
 //     answered by trying the candidates in the sources below, or by Forwarding.Expander;
-//  3. the zone: the cluster zone, and reverse names of its addresses;
-//  4. local names, which no other server has, such as localhost;
-//  5. the cache;
-//  6. a stub domain: the servers of the longest one that contains the name;
-//  7. the upstream servers.
+//  3. the hosts of SetHosts;
+//  4. the zone: the cluster zone, and reverse names of its addresses;
+//  5. local names, which no other server has, such as localhost;
+//  6. the cache;
+//  7. a stub domain: the servers of the longest one that contains the name;
+//  8. the upstream servers.
 //
-// The longest zone that contains a name wins: names of a stub domain are forwarded to its
+// Hosts win over all zones. Of these the longest one that contains a name wins: names of a stub domain are forwarded to its
 // servers, even if the stub domain is within the cluster zone or a local zone. The same holds
 // for the targets of aliases and for candidates. The autopath domain wins over all stub domains.
 type Server struct {
@@ -93,6 +94,7 @@ type Server struct {
 
 	nodeCache bool
 
+	hosts        atomic.Pointer[Hosts]      // nil: none
 	forwarding   atomic.Pointer[Forwarding] // replaced as a whole, by SetForwarding
 	forwardingMu sync.Mutex                 // held to replace forwarding
 	running      sync.WaitGroup             // queries in flight, and prefetches of the cache
@@ -225,6 +227,9 @@ func (s *Server) answer(ctx context.Context, q *query, buf []byte) (a answer, wa
 		}
 	}
 	r, ok := s.expandSearch(ctx, q, buf)
+	if !ok {
+		r.answer, ok = s.answerFromHosts(q)
+	}
 	if !ok {
 		r, ok = s.answerFromZone(ctx, q, buf)
 	}

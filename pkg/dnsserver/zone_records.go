@@ -74,6 +74,9 @@ func (s *Server) zoneRecords(ctx context.Context, q *query, snapshot *zone.Snaps
 		switch {
 		case q.qtype == dns.TypeCNAME:
 			return result{answer: a}, true
+		case s.inHosts(node.Alias):
+			target, _ := s.answerFromHosts(q.subquery(node.Alias, q.qtype))
+			return result{answer: a.withTarget(target)}, true
 		case aliases > maxAliases: // not NODATA: to glibc that is a valid answer, and final
 			return result{answer: failure(fromZone, dns.ExtendedErrorCodeOther,
 				"the ExternalName Services are a loop, or a chain of more than 10")}, true

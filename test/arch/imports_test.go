@@ -111,7 +111,7 @@ var imports = map[string][]string{
 	"internal/nri": {"std", "internal/daemon", "internal/podfile", "internal/usage",
 		"github.com/containerd/nri/pkg/api", "github.com/containerd/nri/pkg/stub",
 		"github.com/prometheus/client_golang/prometheus"},
-	"internal/dnsnode": {"std", "internal/usage", "pkg/dnsserver/autopath", "k8s.io/apimachinery/pkg/api/resource",
+	"internal/dnsnode": {"std", "internal/manifest", "internal/usage", "pkg/dnsserver/autopath", "k8s.io/apimachinery/pkg/api/resource",
 		"api/v1alpha1", "internal/config", "internal/daemon", "internal/cluster",
 		"internal/excerpt", "internal/nodenet",
 		"pkg/dnsserver", "pkg/dnsserver/cache",

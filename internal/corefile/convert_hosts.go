@@ -1,0 +1,119 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package corefile
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/miekg/dns"
+)
+
+// hosts converts the plugin hosts.
+func (c *converter) hosts(b *Block, d Directive) {
+	zones := c.zones(b)
+	if len(d.Args) > 1 {
+		zones = nil
+		for _, z := range d.Args[1:] {
+			zones = append(zones, strings.ToLower(strings.TrimSuffix(z, ".")))
+		}
+	}
+	switch {
+	case len(d.Args) == 0:
+		c.note(d, "hosts: CoreDNS also reads /etc/hosts of its container: not taken over")
+	case !slices.Contains(zones, ""):
+		c.changes(d, "hosts %s: the names of a file are not limited to zones: write the entries into hosts.entries", d.Args[0])
+	default:
+		c.set("hosts.file", d.Args[0], d)
+		c.note(d, "hosts %s: mount this file into the pods of the server", d.Args[0])
+		for i := range c.blocks {
+			if other := &c.blocks[i]; !slices.Contains(c.zones(other), "") {
+				c.note(d, "hosts %s: its names in %s are answered, too", d.Args[0], strings.Join(c.zones(other), ", "))
+			}
+		}
+	}
+	falls, ttl, source := false, defaultHostsTTL, d
+	for _, property := range d.Body {
+		switch property.Name {
+		case "fallthrough":
+			falls = len(property.Args) == 0
+		case "ttl":
+			ttl, source = number(property.Args[0]), property
+		case "reload": // every 5 s
+		case "no_reverse":
+			c.changes(property, "hosts no_reverse: reverse names of the addresses are answered")
+		default:
+			c.host(b, zones, property)
+		}
+	}
+	c.set("hosts.ttl", min(ttl, cacheTTL(b)), source)
+	if !falls {
+		c.changes(d, "hosts without fallthrough: CoreDNS answers SERVFAIL to names that it does not have, here they are forwarded")
+	}
+}
+
+// The TTLs of CoreDNS without other values, in seconds.
+const (
+	defaultHostsTTL = 3600
+	defaultTTL      = 5
+	maxCacheTTL     = 3600
+)
+
+// cacheTTL returns the largest TTL that the cache of a block lets through: it is above hosts and kubernetes, and limits
+// the TTLs of zones that are not cached, too.
+func cacheTTL(b *Block) int {
+	ttl := maxCacheTTL
+	for _, cache := range b.Find("cache") {
+		if len(cache.Args) > 0 && number(cache.Args[0]) > 0 {
+			ttl = number(cache.Args[0])
+		}
+		for _, success := range cache.Find("success") {
+			if len(success.Args) > 1 {
+				ttl = number(success.Args[1])
+			}
+		}
+	}
+	return ttl
+}
+
+// host converts an entry: an address and its names.
+func (c *converter) host(b *Block, zones []string, d Directive) {
+	address, _, _ := strings.Cut(d.Name, "%")
+	addr, err := netip.ParseAddr(address)
+	if err != nil || len(d.Args) == 0 {
+		c.note(d, "hosts: %s: not an address with names: CoreDNS ignores it, left out", d)
+		return
+	}
+	words := []string{addr.String()}
+	for _, text := range d.Args {
+		name := strings.ToLower(strings.TrimSuffix(text, "."))
+		if c.blockOf(name) == b && slices.ContainsFunc(zones, func(z string) bool { return isWithin(name, z) }) {
+			words = append(words, name)
+		} else {
+			c.note(d, "hosts: %s is not in the zone of its block: never has an effect, left out", text)
+		}
+	}
+	if len(words) == 1 {
+		return
+	}
+	if reverse, err := dns.ReverseAddr(addr.Unmap().String()); err == nil && c.blockOf(strings.TrimSuffix(reverse, ".")) != b {
+		c.changes(d, "hosts: the reverse name of %s is answered, too: in CoreDNS another block has it", addr)
+	}
+	entries, _ := c.fields["hosts.entries"].value.([]item)
+	c.fields["hosts.entries"] = field{value: append(entries, item{strings.Join(words, " "), d})}
+}
+
+// blockOf returns the block with the longest zone that contains a name, nil if there is none.
+func (c *converter) blockOf(name string) (best *Block) {
+	longest := -1
+	for i := range c.blocks {
+		for _, z := range c.zones(&c.blocks[i]) {
+			if isWithin(name, z) && len(z) > longest {
+				best, longest = &c.blocks[i], len(z)
+			}
+		}
+	}
+	return best
+}
