@@ -40,7 +40,7 @@ var removedToolFlags = map[string]string{
 	"config":       "install, uninstall, bypass and status read /etc/dnsconfigurer/shim.yaml",
 	"max-objects":  "it was removed: 50,000 objects of each kind are read",
 	"strict":       "validate has it",
-	"textfile-dir": "it was removed: the directory is /var/lib/prometheus/node-exporter",
+	"textfile-dir": "it was removed: the event ShimBypassed and dnsconfigurer status report a bypass",
 	"verbose":      "--fail-on info and -o json print findings of severity info",
 }
 

@@ -27,11 +27,11 @@ func installCommand() *cobra.Command {
 		Long: `Enable and start the units of the shim, check that the shim forwards calls to the
 container runtime of the kubelet, and configure the kubelet with the socket of the shim.
 
-The command reads the kubelet's unit as systemd does, and writes a drop-in for it. The drop-in
-orders the kubelet after the shim. If the unit uses the variable KUBELET_EXTRA_ARGS and no file
-sets it, the drop-in sets it to the endpoint of the shim. If the kubelet has the flag --config-dir,
-the command writes the endpoint into a file in that directory instead. In all other cases the
-command changes nothing, and the error says what to write, and where.
+The command writes a drop-in for the kubelet's unit, which orders the kubelet after the shim. If the
+command line ends with the variable KUBELET_EXTRA_ARGS, as kubeadm's does, and no file sets it, the
+drop-in sets it to the endpoint of the shim. If the kubelet has the flag --config-dir, the command
+writes the endpoint into a file in that directory instead. In all other cases the command changes
+nothing, and the error says what to write, and where.
 
 If a step fails, the steps before are undone. A second call changes no file. The kubelet reads
 its configuration when it starts: restart it, or set --restart-kubelet, which restarts a kubelet

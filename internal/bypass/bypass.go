@@ -6,7 +6,6 @@ package bypass
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -24,9 +23,6 @@ const (
 	// runtimeLink is the name of a link to the runtime's socket. The unit of the bypass uses it
 	// if the program does not run.
 	runtimeLink = "runtime.sock"
-
-	// metricsFile is the name of the file for the textfile collector of the node exporter.
-	metricsFile = "dnsconfigurer.prom"
 )
 
 // A Bypass is the bypass of a node's shim.
@@ -34,7 +30,6 @@ type Bypass struct {
 	Socket  string // path of the shim's socket
 	Runtime string // path of the runtime's socket
 	State   string // directory of the record
-	Metrics string // directory of the node exporter's text files; a no-op if it does not exist
 }
 
 // A Record describes a bypass.
@@ -71,7 +66,7 @@ func (b *Bypass) Begin(reason string) error {
 	if err == nil && active == nil {
 		err = b.writeRecord(Record{Since: time.Now().UTC().Truncate(time.Second), Reason: reason, Runtime: b.Runtime})
 	}
-	return errors.Join(err, b.link(b.Socket), b.writeMetrics(1))
+	return errors.Join(err, b.link(b.Socket))
 }
 
 // End ends the bypass: the shim's unit may start, which replaces the link by the socket.
@@ -84,10 +79,8 @@ func (b *Bypass) End() error {
 	if err := os.Remove(filepath.Join(b.State, recordFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, path := range []string{filepath.Join(b.State, recordFile), filepath.Join(b.Metrics, metricsFile)} {
-		_ = atomicfile.RemoveLeftovers(path) // best effort: they change nothing
-	}
-	return b.writeMetrics(0)
+	_ = atomicfile.RemoveLeftovers(filepath.Join(b.State, recordFile)) // best effort: they change nothing
+	return nil
 }
 
 // LinkRuntime writes the link to the runtime's socket that the unit of the bypass uses if the program does not run.
@@ -122,18 +115,6 @@ func (b *Bypass) writeRecord(r Record) error {
 	}
 	return atomicfile.Write(filepath.Join(b.State, recordFile), func(w io.Writer) error {
 		_, err := w.Write(append(data, '\n'))
-		return err
-	})
-}
-
-// writeMetrics writes the state for the node exporter, which runs as another user.
-func (b *Bypass) writeMetrics(active int) error {
-	if info, err := os.Stat(b.Metrics); err != nil || !info.IsDir() {
-		return nil
-	}
-	return atomicfile.WriteMode(filepath.Join(b.Metrics, metricsFile), 0o644, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "# HELP dnsconfigurer_bypass_active 1 while the kubelet uses the container runtime without the shim.\n"+
-			"# TYPE dnsconfigurer_bypass_active gauge\ndnsconfigurer_bypass_active %d\n", active)
 		return err
 	})
 }

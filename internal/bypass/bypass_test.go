@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
@@ -61,26 +60,12 @@ func newBypass(t *testing.T) *bypass.Bypass {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	b := &bypass.Bypass{
 		Socket: filepath.Join(dir, "run/shim.sock"), Runtime: filepath.Join(dir, "runtime.sock"),
-		State: filepath.Join(dir, "state"), Metrics: filepath.Join(dir, "metrics"),
+		State: filepath.Join(dir, "state"),
 	}
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "run"), 0o700), os.Mkdir(b.Metrics, 0o755)); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, "run"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return b
-}
-
-func metric(t *testing.T, b *bypass.Bypass) string {
-	t.Helper()
-	path := filepath.Join(b.Metrics, "dnsconfigurer.prom")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode() != 0o644 {
-		t.Errorf("mode %v, %v: the node exporter cannot read it", info.Mode(), err)
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return lines[len(lines)-1]
 }
 
 func TestBypass(t *testing.T) {
@@ -105,17 +90,11 @@ func TestBypass(t *testing.T) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	}
-	if got := metric(t, b); got != "dnsconfigurer_bypass_active 1" {
-		t.Error(got)
-	}
 	if err := b.End(); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := b.Active(); r != nil || err != nil {
 		t.Errorf("after: %v, %v", r, err)
-	}
-	if got := metric(t, b); got != "dnsconfigurer_bypass_active 0" {
-		t.Error(got)
 	}
 	serve(t, b.Socket) // fails if the link is left
 	if got := connect(t, b.Socket); got != "shim.sock" {
@@ -136,7 +115,6 @@ func TestBypass_Broken(t *testing.T) {
 	if err := os.WriteFile(b.State, nil, 0o600); err != nil { // the directory cannot be created
 		t.Fatal(err)
 	}
-	b.Metrics = "" // no node exporter
 	if err := b.Begin("crashes"); err == nil {
 		t.Error("no error without a record")
 	}
@@ -174,24 +152,14 @@ func TestBypass_Leftovers(t *testing.T) {
 	if err := b.Begin("crashes"); err != nil {
 		t.Fatal(err)
 	}
-	var leftovers []string
-	for _, pattern := range []string{filepath.Join(b.State, "*.json"), filepath.Join(b.Metrics, "*.prom")} {
-		written, err := filepath.Glob(pattern)
-		if err != nil || len(written) != 1 {
-			t.Fatalf("%s: %v, %v", pattern, written, err)
-		}
-		leftover := filepath.Join(filepath.Dir(written[0]), "."+filepath.Base(written[0])+".123")
-		if err := os.WriteFile(leftover, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		leftovers = append(leftovers, leftover)
+	leftover := filepath.Join(b.State, ".bypass.json.123")
+	if err := os.WriteFile(leftover, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	if err := b.End(); err != nil {
 		t.Error(err)
 	}
-	for _, leftover := range leftovers {
-		if _, err := os.Stat(leftover); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s: %v", leftover, err)
-		}
+	if _, err := os.Stat(leftover); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s: %v", leftover, err)
 	}
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package install configures a kubelet to use the shim as its container runtime, and restores
-// its configuration. It reads the kubelet's systemd unit as systemd does, finds the setting that
-// decides the endpoint, and changes this one setting. All paths are below a root directory, so
+// its configuration. It reads the kubelet's systemd unit, and writes files of its own if one of them
+// decides the endpoint. All paths are below a root directory, so
 // that it also works on a mounted image.
 package install

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/install"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
 )
 
 const (
@@ -111,8 +112,9 @@ func read(t *testing.T, root install.Root) node {
 }
 
 func installer(root install.Root) *install.Installer {
-	return &install.Installer{Root: root, KubeletUnit: "kubelet.service", Listen: listen,
-		Runtime: runtime, Systemctl: install.Systemctl{Program: "true"}}
+	return &install.Installer{Root: root, KubeletUnit: "kubelet.service", Endpoints: shim.Endpoints{Listen: listen, Runtime: runtime},
+		Bypass:    &bypass.Bypass{Socket: filepath.Join(string(root), "shim.sock"), State: string(root)},
+		Systemctl: install.Systemctl{Program: "true"}}
 }
 
 // TestInstall_Uninstall: each kind of node is configured with the shim by files of its own, a second call
@@ -144,7 +146,7 @@ func TestInstall_Uninstall(t *testing.T) {
 			if !strings.Contains(after[tt.path], tt.want) {
 				t.Errorf("%s:\n%s\nwant a line with %s", tt.path, after[tt.path], tt.want)
 			}
-			s := i.Status(t.Context(), &bypass.Bypass{State: string(root)}, "")
+			s := i.Status(t.Context())
 			if !s.Kubelet.UsesShim {
 				t.Errorf("%+v", s.Kubelet)
 			}
@@ -163,7 +165,8 @@ func TestInstall_Uninstall(t *testing.T) {
 
 // TestInstall_Refused: the error names the place and what to write, and nothing is changed.
 func TestInstall_Refused(t *testing.T) {
-	const enable = ": run systemctl enable --now dnsconfigurer-shim.socket dnsconfigurer-shim.service, "
+	const enable = "install changes no file of others: " +
+		"run systemctl enable --now dnsconfigurer-shim.socket dnsconfigurer-shim.service, "
 	for _, tt := range []struct {
 		name string
 		node node
@@ -172,32 +175,28 @@ func TestInstall_Refused(t *testing.T) {
 		{"no unit", node{}, "unit kubelet.service not found in /etc/systemd/system"},
 		{"masked unit", node{"/etc/systemd/system/kubelet.service": "-> /dev/null", "/dev/null": "-> /absent"}, "not found"},
 		{"no command", node{unitFile: "[Service]\nType=simple\n"}, unitFile + ": has no ExecStart="},
-		{"syntax of the unit", node{unitFile: "[Service]\nExecStart\n"}, unitFile + `:2: "ExecStart" is neither`},
-		{"unbalanced quote", plainNode("/usr/bin/kubelet 'x"), unitFile + ":2: ExecStart: unbalanced quote"},
 		{"flag in ExecStart", plainNode("/usr/bin/kubelet --container-runtime-endpoint=" + runtime),
-			unitFile + ":2: ExecStart sets --container-runtime-endpoint" + enable + "set it to " + listen},
+			enable + "set " + flag + " in " + unitFile + ":2, and restart the kubelet"},
 		{"flag after the variable", plainNode("/usr/bin/kubelet $KUBELET_EXTRA_ARGS --container-runtime-endpoint " + runtime),
-			unitFile + ":2: ExecStart sets"},
-		{"a wrapper", plainNode("/bin/sh -c 'exec kubelet --v=2'"),
-			"has neither $KUBELET_EXTRA_ARGS nor --config-dir nor --config" + enable},
-		{"an empty command", plainNode("-$ABSENT"), unitFile + ":2: the kubelet has neither"},
+			enable + "set " + flag + " in " + unitFile + ":2"},
+		{"a wrapper", plainNode("/bin/sh -c 'exec kubelet --v=2'"), enable + "add " + flag + " in " + unitFile + ":2"},
+		{"an empty command", plainNode("-$ABSENT"), enable + "add " + flag + " in " + unitFile + ":2"},
 		{"a configuration file alone", plainNode("/usr/bin/kubelet --config=" + config).with(node{config: kind}),
-			"nor --config-dir" + enable + "set containerRuntimeEndpoint: " + listen + " in " + config},
+			enable + "set containerRuntimeEndpoint: " + listen + " in " + config},
 		{"another runtime", plainNode("/usr/bin/kubelet --container-runtime-endpoint=unix:///run/crio/crio.sock"),
 			"the kubelet uses the container runtime unix:///run/crio/crio.sock (" + unitFile + ":2"},
-		{"invalid YAML", kubeadmNode.with(node{config: kind + "a: [\n"}), config + ": line "},
-		{"another kind", kubeadmNode.with(node{config: "kind: Pod\n"}), config + ": is "},
-		{"no configuration file", plainNode("/usr/bin/kubelet --config=/absent"), "reading the kubelet's configuration"},
+		{"invalid YAML", plainNode("/usr/bin/kubelet --config=" + config).with(node{config: kind + "a: [\n"}), config + ": line "},
+		{"no configuration file", plainNode("/usr/bin/kubelet --config=/absent"), "/absent: "},
 		{"a later drop-in",
 			plainNode("/usr/bin/kubelet --config-dir=/etc/kubelet.d").with(
 				node{"/etc/kubelet.d/99.conf": kind + "containerRuntimeEndpoint: " + runtime + "\n"}),
-			"/etc/kubelet.d/99.conf: containerRuntimeEndpoint is read after /etc/kubelet.d/90-dnsconfigurer.conf"},
+			enable + "set containerRuntimeEndpoint: " + listen + " in /etc/kubelet.d/99.conf"},
 		{"flags of the operator", kubeadmNode.with(node{"/etc/default/kubelet": "# mine\nKUBELET_EXTRA_ARGS='--v=2'\n"}),
-			"/etc/default/kubelet:2 sets KUBELET_EXTRA_ARGS" + enable + "append " + flag + " to it"},
+			enable + "append " + flag + " to KUBELET_EXTRA_ARGS in /etc/default/kubelet:2"},
 		{"empty flags of a package", kubeadmNode.with(node{"/etc/default/kubelet": "KUBELET_EXTRA_ARGS=\n"}),
-			"/etc/default/kubelet:1 sets KUBELET_EXTRA_ARGS"},
+			"in /etc/default/kubelet:1"},
 		{"flags of a drop-in", kubeadmNode.with(node{"/etc/systemd/system/kubelet.service.d/30-ip.conf": "[Service]\n" +
-			"Environment=A=b \\\n \"KUBELET_EXTRA_ARGS=--v=2 --x\" C=d\n"}), "/etc/systemd/system/kubelet.service.d/30-ip.conf:2 sets"},
+			"Environment=A=b \\\n \"KUBELET_EXTRA_ARGS=--v=2 --x\" C=d\n"}), "in /etc/systemd/system/kubelet.service.d/30-ip.conf:2"},
 		{"a drop-in of that name", kubeadmNode.with(node{ownUnit: "[Unit]\nWants=x.service\n"}),
 			ownUnit + " exists and was not written by dnsconfigurer install: remove it"},
 		{"a loop of links",
@@ -227,7 +226,7 @@ func TestUninstall_ByHand(t *testing.T) {
 	if _, err := i.Install(t.Context()); err != nil || !maps.Equal(read(t, root), before) {
 		t.Errorf("install: %v\n%v", err, read(t, root))
 	}
-	want := path + ":1: KUBELET_EXTRA_ARGS configures the kubelet with the shim, and was written by hand: remove it there"
+	want := path + ":1 configures the kubelet with the shim, and was written by hand: remove it there"
 	if stopped, err := i.Uninstall(t.Context()); stopped || err == nil || err.Error() != want {
 		t.Errorf("%v, %v, want %s", stopped, err, want)
 	}
@@ -254,7 +253,7 @@ func TestInstall_Systemctl(t *testing.T) {
 // others.
 func TestInstall_Undone(t *testing.T) {
 	for want, failed := range map[string]string{
-		"is-enabled is-enabled is-enabled enable disable": "is-enabled", "is-enabled is-enabled is-enabled enable": "none",
+		"is-enabled enable disable": "is-enabled", "is-enabled enable": "none",
 	} {
 		root := plainNode("/usr/bin/kubelet --config-dir=/etc/kubelet.d").with(node{"/etc/hosts": ""}).write(t)
 		i, dir := installer(root), t.TempDir()

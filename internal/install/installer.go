@@ -4,6 +4,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,19 +14,21 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
 )
 
 // An Installer puts the shim between the kubelet and the container runtime of a node. It keeps no
 // record: its files say that they are its own, and the environment of the kubelet says whether it was
 // started with them. So a call that was killed is completed, or undone, by another one.
 type Installer struct {
+	shim.Endpoints
 	Root        Root
 	KubeletUnit string
-	Listen      string // endpoint of the shim
-	Runtime     string // endpoint of the container runtime
+	Bypass      *bypass.Bypass
 
-	Running        bool // the node is this machine: its units are started and stopped, too
+	Running        bool // the node is this machine and runs systemd: units are started and stopped, too
 	Systemctl      Systemctl
 	RestartKubelet bool                        // the kubelet reads its configuration when it starts
 	Check          func(context.Context) error // returns an error unless the shim forwards calls
@@ -37,13 +40,10 @@ func (i *Installer) Plan() ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !k.Uses(config.SocketPath(i.Listen)) && !i.Root.sameSocket(k.Endpoint, config.SocketPath(i.Runtime)) {
-		origin := k.Origin
-		if origin == "" {
-			origin = "the default"
-		}
-		return nil, fmt.Errorf("the kubelet uses the container runtime %s (%s), the shim forwards "+
-			"to %s: set runtimeEndpoint of the shim's configuration to that of the kubelet", k.Endpoint, origin, i.Runtime)
+	if !k.Uses(config.SocketPath(i.Listen)) && !k.Uses(config.SocketPath(i.Runtime)) {
+		return nil, fmt.Errorf("the kubelet uses the container runtime %s (%s), the shim forwards to %s: "+
+			"set runtimeEndpoint of the shim's configuration to that of the kubelet",
+			k.Endpoint, cmp.Or(k.Origin, "the default"), i.Runtime)
 	}
 	return k.Files(i.Listen)
 }
@@ -74,9 +74,10 @@ func (i *Installer) Install(ctx context.Context) (waits bool, err error) {
 	var undo steps
 	defer func() { err = undo.undoOn(err) }()
 	later := context.WithoutCancel(ctx)
-	stop, err := i.start(ctx)
-	undo = append(undo, func() error { return stop(later) })
-	if err != nil {
+	if i.runUnits(ctx, allUnits, "is-enabled", "--quiet") != nil { // none of them
+		undo = append(undo, func() error { return i.disable(later) })
+	}
+	if err := i.start(ctx); err != nil {
 		return false, err
 	}
 	if len(files) > 0 {
@@ -107,42 +108,23 @@ func (i *Installer) hasDropIn() bool {
 	return err == nil && strings.HasPrefix(text, header)
 }
 
-// start enables and starts the units of the shim, and checks that it serves. stop reverses that for the
-// units that were not enabled before: is-enabled succeeds if one of its units is enabled.
-func (i *Installer) start(ctx context.Context) (stop func(context.Context) error, err error) {
-	var before, added []string
-	for _, unit := range allUnits {
-		if i.runUnits(ctx, []string{unit}, "is-enabled", "--quiet") == nil {
-			before = append(before, unit)
-		} else {
-			added = append(added, unit)
-		}
-	}
-	stop = func(ctx context.Context) error {
-		if len(added) == 0 {
-			return nil
-		}
-		err := i.disable(ctx, added)
-		if len(before) > 0 { // Also= of a unit has disabled them, too
-			err = errors.Join(err, i.runUnits(ctx, before, "enable"))
-		}
+// start enables and starts the units of the shim, and checks that it serves.
+func (i *Installer) start(ctx context.Context) error {
+	if err := i.runUnits(ctx, allUnits, "enable"); err != nil || !i.Running {
 		return err
 	}
-	if err := i.runUnits(ctx, allUnits, "enable"); err != nil || !i.Running {
-		return stop, err
-	}
 	if err := i.Systemctl.runUnits(ctx, runningUnits, "start"); err != nil {
-		return stop, err
+		return err
 	}
-	return stop, i.Check(ctx)
+	return i.Check(ctx)
 }
 
-// disable disables and stops units.
-func (i *Installer) disable(ctx context.Context, units []string) error {
+// disable disables and stops the units of the shim.
+func (i *Installer) disable(ctx context.Context) error {
 	if !i.Running {
-		return i.runUnits(ctx, units, "disable")
+		return i.runUnits(ctx, allUnits, "disable")
 	}
-	return i.runUnits(ctx, units, "disable", "--now")
+	return i.runUnits(ctx, allUnits, "disable", "--now")
 }
 
 // runUnits is [Systemctl.runUnits] for the node.
@@ -170,14 +152,14 @@ func (i *Installer) restart(ctx context.Context) error {
 }
 
 // verify returns an error unless the kubelet is configured with the shim, or without it.
-func (i *Installer) verify(shim bool) error {
+func (i *Installer) verify(with bool) error {
 	k, err := ReadKubelet(i.Root, i.KubeletUnit)
 	switch {
 	case err != nil:
 		return err
-	case k.Uses(config.SocketPath(i.Listen)) == shim:
+	case k.Uses(config.SocketPath(i.Listen)) == with:
 		return nil
-	case shim:
+	case with:
 		return fmt.Errorf("%s still configures the kubelet with %s: remove it there", k.Origin, k.Endpoint)
 	default:
 		return fmt.Errorf("%s configures the kubelet with the shim, and was written by hand: remove it there", k.Origin)
@@ -202,10 +184,10 @@ func (i *Installer) PlanUninstall() (files []File, err error) {
 	return files, nil
 }
 
-// Uninstall removes the files that Install has written. It stops the shim if the kubelet runs without
-// it, after a restart by this call or otherwise. If a step fails, the steps before are undone, except
-// when the shim cannot be stopped: a kubelet with a shim that is half stopped would lose its runtime.
-// Another call tries again.
+// Uninstall removes the files that Install has written, and ends the bypass. It stops the shim if the
+// kubelet runs without it, after a restart by this call or otherwise. If a step fails, the steps before
+// are undone, except when the shim cannot be stopped: a kubelet with a shim that is half stopped would
+// lose its runtime. Another call tries again.
 func (i *Installer) Uninstall(ctx context.Context) (stopped bool, err error) {
 	files, err := i.PlanUninstall()
 	if err != nil {
@@ -219,11 +201,11 @@ func (i *Installer) Uninstall(ctx context.Context) (stopped bool, err error) {
 			return false, err
 		}
 	}
-	if err := i.disable(ctx, allUnits); err != nil {
+	if err := i.disable(ctx); err != nil {
 		return false, fmt.Errorf("the kubelet is configured without the shim, but the shim is not stopped: "+
 			"run dnsconfigurer uninstall again: %w", err)
 	}
-	return true, nil
+	return true, i.Bypass.End()
 }
 
 // restore removes the files, and restarts a kubelet that was started with them if that was requested.
@@ -253,4 +235,42 @@ func (i *Installer) restore(ctx context.Context, files []File) (err error) {
 		return err
 	}
 	return i.restart(ctx)
+}
+
+// StartBypass begins the bypass and stops the shim. began is false if the bypass was on before. If the
+// units cannot be stopped, it has begun nevertheless.
+func (i *Installer) StartBypass(ctx context.Context, reason string) (began bool, err error) {
+	active, _ := i.Bypass.Active() // Begin reports the error
+	if err := i.Bypass.Begin(reason); err != nil {
+		return false, err
+	}
+	if i.Running {
+		err = i.Systemctl.runUnits(ctx, runningUnits, "stop")
+	}
+	return active == nil, err
+}
+
+// EndBypass starts the shim and ends the bypass. If the shim does not serve, the bypass stays. ended is
+// false if the bypass was off before.
+func (i *Installer) EndBypass(ctx context.Context) (ended bool, err error) {
+	record, err := i.Bypass.Active()
+	if err != nil {
+		return false, err
+	}
+	if err := i.Bypass.End(); err != nil || !i.Running || record == nil {
+		return err == nil && record != nil, err
+	}
+	_ = i.Systemctl.runUnits(ctx, allUnits, "reset-failed") // fails for a unit that is not loaded
+	err = i.Systemctl.runUnits(ctx, runningUnits, "start")
+	if err == nil {
+		err = i.Check(ctx)
+	}
+	if err == nil {
+		return true, nil
+	}
+	if again := i.Bypass.Begin(record.Reason); again != nil {
+		return false, fmt.Errorf("%w; the bypass cannot be restored: %w", err, again)
+	}
+	_ = i.Systemctl.runUnits(context.WithoutCancel(ctx), runningUnits, "stop") // the link matters, not the unit
+	return false, fmt.Errorf("the shim does not serve, the bypass stays: %w", err)
 }

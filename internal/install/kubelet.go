@@ -5,6 +5,7 @@ package install
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,7 +18,7 @@ import (
 )
 
 const (
-	endpointFlag  = "container-runtime-endpoint"
+	endpointFlag  = "--container-runtime-endpoint"
 	endpointField = "containerRuntimeEndpoint"
 	extraArgs     = "KUBELET_EXTRA_ARGS" // kubeadm's unit has it last on the command line, for the operator
 
@@ -32,101 +33,59 @@ type Kubelet struct {
 
 	root      Root
 	unitName  string
-	command   command
-	flagAt    int // index of the word with the endpoint's flag; -1: none
+	unit      unit
+	flag      word // of the endpoint
 	config    string
 	configDir string
-	dropIn    string // the last file of configDir that sets the endpoint
 }
 
-// ReadKubelet reads the configuration of the kubelet that a unit runs.
+// ReadKubelet reads the configuration of the kubelet that a unit runs: its flags, the file of --config
+// and the files of --config-dir.
 func ReadKubelet(r Root, unitName string) (Kubelet, error) {
 	u, err := readUnit(r, unitName)
 	if err != nil {
 		return Kubelet{}, err
 	}
-	k := Kubelet{Endpoint: defaultEndpoint, root: r, unitName: unitName}
-	if k.command, err = readCommand(r, u); err != nil {
-		return Kubelet{}, err
+	k := Kubelet{root: r, unitName: unitName, unit: u, Endpoint: defaultEndpoint, flag: u.flag(endpointFlag),
+		config: u.flag("--config").text, configDir: u.flag("--config-dir").text}
+	if k.flag.text != "" {
+		k.Endpoint, k.Origin = k.flag.text, k.flag.origin
+		return k, nil
 	}
-	k.config, _ = k.command.flag("config")
-	k.configDir, _ = k.command.flag("config-dir")
-	if err := k.readConfig(); err != nil {
-		return Kubelet{}, err
+	var files []string
+	if k.configDir != "" {
+		if files, err = r.list(k.configDir, kube.KubeletDropInExtension); err != nil {
+			return Kubelet{}, fmt.Errorf("reading the kubelet's drop-ins: %w", err)
+		}
 	}
-	if err := k.readDropIns(); err != nil {
-		return Kubelet{}, err
+	if k.config != "" {
+		files = append([]string{k.config}, files...)
 	}
-	value, at := k.command.flag(endpointFlag)
-	if k.flagAt = at; at >= 0 {
-		w := k.command.words[at]
-		k.Endpoint, k.Origin = value, fmt.Sprintf("%s: %s", w.at, cmp.Or(w.variable, "ExecStart"))
+	for _, path := range files {
+		endpoint, err := configuredEndpoint(r, path)
+		if err != nil {
+			return Kubelet{}, excerpt.Prefix(path, err)
+		}
+		if endpoint != "" {
+			k.Endpoint, k.Origin = endpoint, path
+		}
 	}
 	return k, nil
 }
 
-// readConfig reads the file of --config.
-func (k *Kubelet) readConfig() error {
-	if k.config == "" {
-		return nil
-	}
-	text, err := k.root.read(k.config)
+// configuredEndpoint returns the endpoint in a KubeletConfiguration, "" if it has none.
+func configuredEndpoint(r Root, path string) (string, error) {
+	text, err := r.read(path)
 	if err != nil {
-		return fmt.Errorf("reading the kubelet's configuration: %w", err)
+		return "", err
 	}
-	fields, err := configFields(text)
-	if err != nil {
-		return excerpt.Prefix(k.config, err)
-	}
-	if value, _ := fields[endpointField].(string); value != "" {
-		k.Endpoint, k.Origin = value, k.config+": "+endpointField
-	}
-	return nil
-}
-
-// configFields decodes a KubeletConfiguration.
-func configFields(text string) (map[string]any, error) {
 	js, err := document.LenientJSON([]byte(text))
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	var fields map[string]any
-	if err := document.Decode(js, &fields); err != nil {
-		return nil, err
-	}
-	if version, kind := fields["apiVersion"], fields["kind"]; version != kube.KubeletAPIVersion || kind != kube.KubeletKind {
-		return nil, fmt.Errorf("is \"%v %v\", must be \"%s %s\"", version, kind, kube.KubeletAPIVersion, kube.KubeletKind)
-	}
-	return fields, nil
-}
-
-// readDropIns reads the files of --config-dir. The kubelet ignores the case of names in them.
-func (k *Kubelet) readDropIns() error {
-	if k.configDir == "" {
-		return nil
-	}
-	paths, err := k.root.list(k.configDir, kube.KubeletDropInExtension)
-	if err != nil {
-		return fmt.Errorf("reading the kubelet's drop-ins: %w", err)
-	}
-	for _, path := range paths {
-		text, err := k.root.read(path)
-		if errors.Is(err, fs.ErrNotExist) { // a dangling link
-			continue
-		} else if err != nil {
-			return fmt.Errorf("reading the kubelet's drop-ins: %w", err)
-		}
-		fields, err := configFields(text)
-		if err != nil {
-			return excerpt.Prefix(path, err)
-		}
-		for name, value := range fields {
-			if value, _ := value.(string); strings.EqualFold(name, endpointField) && value != "" {
-				k.Endpoint, k.Origin, k.dropIn = value, path+": "+endpointField, path
-			}
-		}
-	}
-	return nil
+	var c struct{ ContainerRuntimeEndpoint string }
+	err = json.Unmarshal(js, &c)
+	return c.ContainerRuntimeEndpoint, err
 }
 
 // Uses reports whether the kubelet's endpoint is the socket at path.
@@ -163,24 +122,12 @@ After=dnsconfigurer-shim.socket dnsconfigurer-shim.service
 
 [Service]
 Environment=` + startedWith + "="
-
-	byHand = "run systemctl enable --now dnsconfigurer-shim.socket dnsconfigurer-shim.service, %s, and restart the kubelet"
 )
 
 // A File is a file of the kubelet's configuration that Install writes and Uninstall removes.
 type File struct {
 	Path string // on the node
 	Text string // "": it does not exist
-}
-
-// String returns the creation of f as a unified diff.
-func (f File) String() string {
-	var out strings.Builder
-	fmt.Fprintf(&out, "--- /dev/null\n+++ %s\n@@ -0,0 +1,%d @@\n", f.Path, strings.Count(f.Text, "\n"))
-	for line := range strings.Lines(f.Text) {
-		out.WriteString("+" + line)
-	}
-	return out.String()
 }
 
 // dropInPath returns the path of the drop-in of the kubelet's unit.
@@ -203,30 +150,28 @@ func (k *Kubelet) Files(endpoint string) ([]File, error) {
 	if k.Uses(strings.TrimPrefix(endpoint, "unix://")) {
 		return nil, nil
 	}
-	flag := "--" + endpointFlag + "=" + endpoint
-	end, used := k.command.ends[extraArgs]
-	extra, isSet := k.command.variables[extraArgs]
-	dropIn := File{dropInPath(k.unitName), unitText + endpoint + "\n"}
+	flag, dropIn := endpointFlag+"="+endpoint, File{dropInPath(k.unitName), unitText + endpoint + "\n"}
+	extra, isSet := k.unit.variables[extraArgs]
+	own := filepath.Join(k.configDir, configDropInName)
+	var write, place string
 	switch {
-	case used && k.flagAt < end && isSet:
-		return nil, fmt.Errorf("%s sets %s: "+byHand, extra.at, extraArgs, "append "+flag+" to it")
-	case used && k.flagAt < end: // a flag that is appended there wins
+	case k.unit.extendable() && isSet:
+		write, place = "append "+flag+" to "+extraArgs, extra.origin
+	case k.unit.extendable():
 		dropIn.Text += "Environment=" + extraArgs + "=" + flag + "\n"
 		return k.free(dropIn)
-	case k.flagAt >= 0:
-		return nil, fmt.Errorf("%s sets --%s: "+byHand, k.Origin, endpointFlag, "set it to "+endpoint)
-	case k.configDir != "":
-		own := filepath.Join(k.configDir, configDropInName)
-		if k.dropIn > own {
-			return nil, fmt.Errorf("%s is read after %s: remove it there, or set it to %s", k.Origin, own, endpoint)
-		}
+	case k.flag.text != "":
+		write, place = "set "+flag, k.flag.origin
+	case k.configDir != "" && !(strings.HasPrefix(k.Origin, filepath.Dir(own)+"/") && k.Origin > own): // the last file wins
 		return k.free(dropIn, File{own, fmt.Sprintf("%sapiVersion: %s\nkind: %s\n%s: %s\n",
 			header, kube.KubeletAPIVersion, kube.KubeletKind, endpointField, endpoint)})
-	case k.config != "":
-		return nil, fmt.Errorf("%s: the kubelet has neither $%s nor --config-dir: "+byHand,
-			k.command.at, extraArgs, fmt.Sprintf("set %s: %s in %s", endpointField, endpoint, k.config))
+	case cmp.Or(k.Origin, k.config) != "":
+		write, place = "set "+endpointField+": "+endpoint, cmp.Or(k.Origin, k.config)
+	default:
+		write, place = "add "+flag, k.unit.exec.origin
 	}
-	return nil, fmt.Errorf("%s: the kubelet has neither $%s nor --config-dir nor --config: "+byHand, k.command.at, extraArgs, "add "+flag)
+	return nil, fmt.Errorf("install changes no file of others: run systemctl enable --now dnsconfigurer-shim.socket "+
+		"dnsconfigurer-shim.service, %s in %s, and restart the kubelet", write, place)
 }
 
 // free returns files, or an error if one of them exists and was not written by Install.

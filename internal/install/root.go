@@ -4,7 +4,6 @@
 package install
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
 )
 
 // maxLinks is the number of symbolic links that Linux follows in a path (path_resolution(7)).
@@ -80,7 +78,7 @@ func (r Root) list(dir, extension string) (paths []string, _ error) {
 	}
 	err = filepath.WalkDir(real, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() && filepath.Ext(path) == extension {
-			paths = append(paths, dir+strings.TrimPrefix(path, real))
+			paths = append(paths, filepath.Join(dir, strings.TrimPrefix(path, real)))
 		}
 		return err
 	})
@@ -124,55 +122,4 @@ func (r Root) remove(path string) error {
 		}
 	}
 	return nil
-}
-
-// A Switch turns the bypass of a node on and off, together with the units of the shim.
-type Switch struct {
-	Bypass    *bypass.Bypass
-	Systemctl Systemctl
-	Systemd   bool                        // the node is this machine and runs systemd
-	Check     func(context.Context) error // returns an error unless the shim forwards calls
-}
-
-// On begins the bypass and stops the shim. began is false if the bypass was on before. If the units
-// cannot be stopped, it has begun nevertheless.
-func (s *Switch) On(ctx context.Context, reason string) (began bool, err error) {
-	active, _ := s.Bypass.Active() // Begin reports the error
-	if err := s.Bypass.Begin(reason); err != nil {
-		return false, err
-	}
-	if s.Systemd {
-		err = s.Systemctl.runUnits(ctx, runningUnits, "stop")
-	}
-	return active == nil, err
-}
-
-// Off starts the shim and ends the bypass. If the shim does not serve, the bypass stays. ended is false
-// if the bypass was off before.
-func (s *Switch) Off(ctx context.Context) (ended bool, err error) {
-	record, err := s.Bypass.Active()
-	if err != nil {
-		return false, err
-	}
-	if err := s.Bypass.End(); err != nil || !s.Systemd || record == nil {
-		return err == nil && record != nil, err
-	}
-	err = s.start(ctx)
-	if err == nil {
-		return true, nil
-	}
-	if again := s.Bypass.Begin(record.Reason); again != nil {
-		return false, fmt.Errorf("%w; the bypass cannot be restored: %w", err, again)
-	}
-	_ = s.Systemctl.runUnits(context.WithoutCancel(ctx), runningUnits, "stop") // the link matters, not the unit
-	return false, fmt.Errorf("the shim does not serve, the bypass stays: %w", err)
-}
-
-// start starts the units of the shim, and checks that it serves.
-func (s *Switch) start(ctx context.Context) error {
-	_ = s.Systemctl.runUnits(ctx, allUnits, "reset-failed") // fails for a unit that is not loaded
-	if err := s.Systemctl.runUnits(ctx, runningUnits, "start"); err != nil {
-		return err
-	}
-	return s.Check(ctx)
 }

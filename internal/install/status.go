@@ -62,8 +62,7 @@ func (s *Status) OK() bool {
 const statusTimeout = 10 * time.Second
 
 // Status returns the state of the node. A shim is only called if the node is this machine.
-// address serves the shim's health, "" is none.
-func (i *Installer) Status(ctx context.Context, b *bypass.Bypass, address string) Status {
+func (i *Installer) Status(ctx context.Context) Status {
 	s := Status{Kubelet: KubeletStatus{Unit: i.KubeletUnit}, Shim: ShimStatus{Listen: i.Listen, Runtime: i.Runtime, Problems: []string{}}}
 	if k, err := ReadKubelet(i.Root, i.KubeletUnit); err != nil {
 		s.Kubelet.Error = err.Error()
@@ -76,7 +75,7 @@ func (i *Installer) Status(ctx context.Context, b *bypass.Bypass, address string
 		}
 	}
 	var err error
-	s.Bypass, err = b.Active()
+	s.Bypass, err = i.Bypass.Active()
 	problem(err)
 	if !i.Root.IsThisMachine() || s.Bypass != nil {
 		return s
@@ -86,8 +85,8 @@ func (i *Installer) Status(ctx context.Context, b *bypass.Bypass, address string
 	err = i.Check(ctx)
 	s.Shim.Serves = err == nil
 	problem(err)
-	if s.Shim.Serves && address != "" {
-		lines, err := health(ctx, address)
+	if s.Shim.Serves && i.HTTP != "" {
+		lines, err := health(ctx, i.HTTP)
 		problem(err)
 		s.Shim.Problems = append(s.Shim.Problems, lines...)
 	}

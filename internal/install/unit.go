@@ -4,92 +4,104 @@
 package install
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
-	"time"
 )
 
 // unitDirs are the directories of units, the first one wins (systemd.unit(5)).
 var unitDirs = []string{"/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system",
 	"/usr/lib/systemd/system", "/lib/systemd/system"}
 
-// A place is a line of a file.
-type place struct {
-	file string // on the node
-	line int    // from 1
+// A word is a text of a unit or of an environment file.
+type word struct {
+	text   string
+	origin string // file:line
 }
 
-func (p place) String() string { return fmt.Sprintf("%s:%d", p.file, p.line) }
-
-// A setting is a value in a unit.
-type setting struct {
-	place
-	value string
-}
-
-// unit is the [Service] section of a unit with its drop-ins, as far as it decides the command.
+// unit is a unit with its drop-ins, as far as it decides the command.
 type unit struct {
-	exec                          setting // the last ExecStart=
-	environment, environmentFiles []setting
+	exec             word // the last ExecStart=
+	environmentFiles []string
+	variables        map[string]word // of Environment= and EnvironmentFile=
 }
 
-// readUnit reads a unit and its drop-ins.
+// readUnit reads a unit and its drop-ins. It knows the forms of the units of kubeadm and of distributions:
+// escape sequences and specifiers are kept as they are.
 func readUnit(r Root, name string) (unit, error) {
 	files, err := unitFiles(r, name)
 	if err != nil {
 		return unit{}, err
 	}
-	var u unit
+	u := unit{variables: map[string]word{}}
 	for _, file := range files {
-		text, err := r.read(file)
-		if err != nil {
-			return unit{}, err
-		}
-		if err := u.parse(file, text); err != nil {
+		if err := r.settings(file, u.set); err != nil {
 			return unit{}, err
 		}
 	}
-	if u.exec.value == "" {
+	for _, file := range u.environmentFiles { // they override Environment=
+		path, optional := strings.CutPrefix(file, "-")
+		err := r.settings(path, func(key string, value word) {
+			u.variables[key] = word{strings.Trim(value.text, `"'`), value.origin}
+		})
+		if err != nil && !(optional && errors.Is(err, fs.ErrNotExist)) {
+			return unit{}, fmt.Errorf("EnvironmentFile=%s: %w", file, err)
+		}
+	}
+	if len(splitWords(u.exec.text)) == 0 {
 		return unit{}, fmt.Errorf("%s: has no ExecStart=", files[0])
 	}
 	return u, nil
 }
 
+// set sets a setting. An empty value resets a list.
+func (u *unit) set(key string, value word) {
+	switch {
+	case key == "ExecStart":
+		u.exec = value
+	case key == "EnvironmentFile" && value.text == "":
+		u.environmentFiles = nil
+	case key == "EnvironmentFile":
+		u.environmentFiles = append(u.environmentFiles, value.text)
+	case key == "Environment" && value.text == "":
+		clear(u.variables)
+	case key == "Environment":
+		for _, text := range splitWords(value.text) {
+			name, text, _ := strings.Cut(text, "=")
+			u.variables[name] = word{text, value.origin}
+		}
+	}
+}
+
 // unitFiles returns the file of a unit and those of its drop-ins, in the order of systemd.
 func unitFiles(r Root, name string) ([]string, error) {
 	var files []string
-	for _, dir := range unitDirs {
+	dropIns := map[string]string{} // path by file name
+	for _, dir := range slices.Backward(unitDirs) {
 		path := filepath.Join(dir, name)
 		if _, err := r.read(path); err == nil {
-			files = append(files, path)
-			break
+			files = []string{path}
 		} else if !errors.Is(err, fs.ErrNotExist) { // also a masked unit, which is a link to /dev/null
 			return nil, err
+		}
+		paths, err := r.list(path+".d", ".conf")
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range paths {
+			if filepath.Dir(p) == path+".d" { // systemd does not read subdirectories
+				dropIns[filepath.Base(p)] = p
+			}
 		}
 	}
 	if files == nil {
 		return nil, fmt.Errorf("unit %s not found in %s: set --kubelet-unit to the unit of the kubelet", name, strings.Join(unitDirs, ", "))
-	}
-	dropIns := map[string]string{} // path by file name
-	for _, dir := range slices.Backward(unitDirs) {
-		paths, err := r.list(filepath.Join(dir, name+".d"), ".conf")
-		if err != nil {
-			return nil, err
-		}
-		for _, path := range paths {
-			if filepath.Dir(path) == filepath.Join(dir, name+".d") { // systemd does not read subdirectories
-				dropIns[filepath.Base(path)] = path
-			}
-		}
 	}
 	for _, base := range slices.Sorted(maps.Keys(dropIns)) {
 		files = append(files, dropIns[base])
@@ -97,115 +109,76 @@ func unitFiles(r Root, name string) ([]string, error) {
 	return files, nil
 }
 
-// parse adds the settings of a file.
-func (u *unit) parse(file, text string) error {
-	section := ""
-	lines := strings.Split(text, "\n")
-	for i := 0; i < len(lines); i++ {
-		at, line := place{file, i + 1}, lines[i]
-		for strings.HasSuffix(line, "\\") && i+1 < len(lines) && !isComment(line) {
-			i++
-			line = strings.TrimSuffix(line, "\\") + " " + lines[i]
-		}
-		key, value, found := strings.Cut(line, "=")
-		switch {
-		case isComment(line):
-		case strings.HasPrefix(line, "["):
-			section = strings.TrimSpace(line)
-		case section == "[Service]" && found:
-			u.add(strings.TrimSpace(key), setting{at, strings.TrimSpace(value)})
-		case !found && strings.TrimSpace(line) != "":
-			return fmt.Errorf("%s: %q is neither a section nor a setting", at, line)
-		}
-	}
-	return nil
-}
-
-// isComment reports whether a line of a unit or of an environment file is a comment.
-func isComment(line string) bool {
-	line = strings.TrimSpace(line)
-	return strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";")
-}
-
-// add adds a setting. An empty value resets a list.
-func (u *unit) add(key string, s setting) {
-	switch key {
-	case "ExecStart":
-		u.exec = s
-	case "Environment":
-		u.environment = appendOrReset(u.environment, s)
-	case "EnvironmentFile":
-		u.environmentFiles = appendOrReset(u.environmentFiles, s)
-	}
-}
-
-func appendOrReset(list []setting, s setting) []setting {
-	if s.value == "" {
-		return nil
-	}
-	return append(list, s)
-}
-
-// allUnits are the units of the shim.
-var allUnits = []string{"dnsconfigurer-shim.socket", "dnsconfigurer-shim.service", "dnsconfigurer-bypass.service"}
-
-// runningUnits are the units that run while the shim serves. systemd starts the other one, the
-// bypass, when the service fails.
-var runningUnits = []string{"dnsconfigurer-shim.socket", "dnsconfigurer-shim.service"}
-
-// Systemctl is the program that controls systemd.
-type Systemctl struct{ Program string }
-
-// Run runs systemctl with arguments.
-func (s Systemctl) Run(ctx context.Context, args ...string) error {
-	out, err := exec.CommandContext(ctx, s.Program, args...).CombinedOutput()
+// settings calls yield with each line KEY=VALUE of a file. A backslash at the end of a line continues it.
+func (r Root) settings(path string, yield func(key string, value word)) error {
+	text, err := r.read(path)
 	if err != nil {
-		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
-	}
-	return nil
-}
-
-// runUnits runs systemctl with arguments, followed by units.
-func (s Systemctl) runUnits(ctx context.Context, units []string, args ...string) error {
-	return s.Run(ctx, append(args, units...)...)
-}
-
-// isStartedWithShim reports whether a unit runs in a process that was started with the drop-in of
-// Install: the process has its variable.
-func (s Systemctl) isStartedWithShim(ctx context.Context, unit string) (with, running bool, err error) {
-	out, err := exec.CommandContext(ctx, s.Program, "show", "--property=MainPID", "--value", unit).Output()
-	if err != nil {
-		return false, false, fmt.Errorf("systemctl show %s: %w", unit, err)
-	}
-	pid := strings.TrimSpace(string(out))
-	if pid == "" || pid == "0" {
-		return false, false, nil
-	}
-	environment, err := os.ReadFile(filepath.Join("/proc", pid, "environ"))
-	if err != nil {
-		return false, false, fmt.Errorf("reading the environment of %s: %w", unit, err)
-	}
-	return bytes.Contains(append([]byte{0}, environment...), []byte("\x00"+startedWith+"=")), true, nil
-}
-
-// settleTime is how long a kubelet must stay active after a restart: one that rejects its
-// configuration ends within a second.
-const settleTime = 3 * time.Second
-
-// Restart restarts a unit and returns an error unless it stays active.
-func (s Systemctl) Restart(ctx context.Context, unit string) error {
-	if err := s.Run(ctx, "restart", unit); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(settleTime); time.Now().Before(deadline); {
-		if err := s.Run(ctx, "is-active", "--quiet", unit); err != nil {
-			return fmt.Errorf("%s does not stay active, see journalctl -u %s: %w", unit, unit, err)
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); i++ {
+		line, origin := strings.TrimSpace(lines[i]), fmt.Sprintf("%s:%d", path, i+1)
+		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
+			continue
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(settleTime / 10):
+		for strings.HasSuffix(line, `\`) && i+1 < len(lines) {
+			i++
+			line = strings.TrimSuffix(line, `\`) + " " + lines[i]
+		}
+		if key, value, found := strings.Cut(line, "="); found {
+			yield(strings.TrimSpace(key), word{strings.TrimSpace(value), origin})
 		}
 	}
 	return nil
+}
+
+// wordPattern matches a word of a line (systemd.syntax(7), Quoting).
+var wordPattern = regexp.MustCompile(`(?:"[^"]*"|'[^']*'|[^\s"'])+`)
+
+// splitWords returns the words of a line without their quotes.
+func splitWords(line string) []string {
+	words := wordPattern.FindAllString(line, -1)
+	for i, w := range words {
+		words[i] = strings.NewReplacer(`"`, "", "'", "").Replace(w)
+	}
+	return words
+}
+
+// extendable reports whether $KUBELET_EXTRA_ARGS ends the command: the flags in the variable win over others.
+func (u *unit) extendable() bool {
+	words := splitWords(u.exec.text)
+	last := words[len(words)-1]
+	return last == "$"+extraArgs || last == "${"+extraArgs+"}"
+}
+
+// flag returns the value of a flag on the command line: the last one counts.
+func (u *unit) flag(name string) (value word) {
+	words := u.words()
+	for i, w := range words {
+		switch flag, text, found := strings.Cut(w.text, "="); {
+		case flag != name:
+		case found:
+			value = word{text, w.origin}
+		case i+1 < len(words):
+			value = word{words[i+1].text, w.origin}
+		}
+	}
+	return value
+}
+
+// words returns the command line with the values of variables (systemd.service(5), Command Lines): a word
+// $NAME is replaced by the words of the variable.
+func (u *unit) words() (words []word) {
+	for _, text := range splitWords(u.exec.text) {
+		name, isVariable := strings.CutPrefix(text, "$")
+		if !isVariable || strings.HasPrefix(name, "{") {
+			value := os.Expand(text, func(name string) string { return u.variables[name].text })
+			words = append(words, word{value, u.exec.origin})
+			continue
+		}
+		for _, text := range splitWords(u.variables[name].text) {
+			words = append(words, word{text, u.variables[name].origin})
+		}
+	}
+	return words
 }

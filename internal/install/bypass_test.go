@@ -28,8 +28,8 @@ func systemctlLog(t *testing.T) (install.Systemctl, string) {
 	return install.Systemctl{Program: program}, calls
 }
 
-// TestSwitch_Off checks that the bypass ends only if the shim serves.
-func TestSwitch_Off(t *testing.T) {
+// TestBypass_End checks that the bypass ends only if the shim serves.
+func TestBypass_End(t *testing.T) {
 	for name, test := range map[string]struct {
 		check error
 		calls string
@@ -40,18 +40,18 @@ func TestSwitch_Off(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			systemctl, calls := systemctlLog(t)
 			dir := t.TempDir()
-			s := install.Switch{
+			s := install.Installer{
 				Bypass: &bypass.Bypass{
 					Socket: filepath.Join(dir, "shim.sock"), Runtime: filepath.Join(dir, "runtime.sock"), State: dir,
 				},
-				Systemctl: systemctl, Systemd: true,
+				Systemctl: systemctl, Running: true,
 				Check: func(context.Context) error { return test.check },
 			}
-			began, err := s.On(t.Context(), "test")
+			began, err := s.StartBypass(t.Context(), "test")
 			if err != nil || !began {
 				t.Fatalf("began %v, %v", began, err)
 			}
-			ended, err := s.Off(t.Context())
+			ended, err := s.EndBypass(t.Context())
 			if !errors.Is(err, test.check) || ended != (test.check == nil) {
 				t.Errorf("ended %v, %v", ended, err)
 			}
@@ -70,16 +70,16 @@ func TestSwitch_Off(t *testing.T) {
 	}
 }
 
-// TestSwitch_Twice checks that a second bypass keeps the reason, and that no systemctl runs on an
+// TestBypass_Twice checks that a second bypass keeps the reason, and that no systemctl runs on an
 // image.
-func TestSwitch_Twice(t *testing.T) {
+func TestBypass_Twice(t *testing.T) {
 	dir := t.TempDir()
-	s := install.Switch{
+	s := install.Installer{
 		Bypass:    &bypass.Bypass{Socket: filepath.Join(dir, "shim.sock"), Runtime: "/runtime.sock", State: dir},
 		Systemctl: install.Systemctl{Program: "false"},
 	}
 	for i, reason := range []string{"first", "second"} {
-		if began, err := s.On(t.Context(), reason); err != nil || began != (i == 0) {
+		if began, err := s.StartBypass(t.Context(), reason); err != nil || began != (i == 0) {
 			t.Errorf("%s: began %v, %v", reason, began, err)
 		}
 	}
@@ -87,22 +87,22 @@ func TestSwitch_Twice(t *testing.T) {
 		t.Errorf("%v, %v", record, err)
 	}
 	for i := range 2 {
-		if ended, err := s.Off(t.Context()); err != nil || ended != (i == 0) {
+		if ended, err := s.EndBypass(t.Context()); err != nil || ended != (i == 0) {
 			t.Errorf("ended %v, %v", ended, err)
 		}
 	}
 }
 
-// TestSwitch_OnFails: the bypass has begun if its link exists, also if the units cannot be stopped. The
+// TestBypass_StartFails: the bypass has begun if its link exists, also if the units cannot be stopped. The
 // caller reports both, once.
-func TestSwitch_OnFails(t *testing.T) {
+func TestBypass_StartFails(t *testing.T) {
 	dir := t.TempDir()
-	s := install.Switch{
+	s := install.Installer{
 		Bypass:    &bypass.Bypass{Socket: filepath.Join(dir, "shim.sock"), Runtime: "/runtime.sock", State: dir},
-		Systemctl: install.Systemctl{Program: "false"}, Systemd: true,
+		Systemctl: install.Systemctl{Program: "false"}, Running: true,
 	}
 	for i := range 2 {
-		if began, err := s.On(t.Context(), "test"); err == nil || began != (i == 0) {
+		if began, err := s.StartBypass(t.Context(), "test"); err == nil || began != (i == 0) {
 			t.Errorf("began %v, %v", began, err)
 		}
 	}
@@ -113,12 +113,10 @@ func TestSwitch_OnFails(t *testing.T) {
 func TestNode_Links(t *testing.T) {
 	outside := t.TempDir()
 	root := node{
-		"/etc/dnsconfigurer":            "-> " + outside,
-		outside + "/shim.yaml":          "listen: unix:///socket/shim.sock\n",
-		"/socket":                       "-> " + outside,
-		"/var/lib/dnsconfigurer":        "-> " + outside,
-		"/var/lib/prometheus":           "-> " + outside,
-		outside + "/node-exporter/keep": "",
+		"/etc/dnsconfigurer":     "-> " + outside,
+		outside + "/shim.yaml":   "listen: unix:///socket/shim.sock\n",
+		"/socket":                "-> " + outside,
+		"/var/lib/dnsconfigurer": "-> " + outside,
 	}.write(t)
 	n := install.Node{Root: string(root), Config: "/etc/dnsconfigurer/shim.yaml"}
 	if began, err := n.StartBypass(t.Context(), "maintenance"); err != nil || !began {
@@ -127,7 +125,7 @@ func TestNode_Links(t *testing.T) {
 	if files, err := os.ReadDir(outside); err != nil || len(files) > 0 {
 		t.Errorf("files of this machine were written: %v, %v", files, err)
 	}
-	for _, name := range []string{"shim.sock", "bypass.json", "node-exporter/dnsconfigurer.prom"} {
+	for _, name := range []string{"shim.sock", "bypass.json"} {
 		if _, ok := read(t, root)[filepath.Join(outside, name)]; !ok {
 			t.Errorf("%s is not on the image: %v", name, read(t, root))
 		}
