@@ -70,12 +70,6 @@ type AgentConfiguration struct {
 	// Kubeconfig.
 	InCluster bool `json:"inCluster,omitempty"`
 
-	// StartupTaint is the taint with which the kubelets register, "KEY=VALUE:EFFECT" or
-	// "KEY:EFFECT". The agent removes it from its node when the NRI relay or the shim is
-	// connected to it and to the runtime. It needs the rights to get and patch nodes, which a kubelet does not
-	// have for taints. Empty: none.
-	StartupTaint string `json:"startupTaint,omitempty"`
-
 	// InferNodeFacts takes clusterDNS and clusterDomain from the DNS configurations that the
 	// kubelet gives to pods, for nodes whose kubelet has no readable file. If node does not
 	// set resolvConf, it is /etc/resolv.conf or the uplink file of systemd-resolved.

@@ -182,7 +182,7 @@ func FuzzCheckFields(f *testing.F) {
 	}
 	for _, seed := range []struct{ kind, fields string }{
 		{v1alpha1.KindShim, "mode: Force\nlisten: unix:///a\nnode: {clusterDNS: [10.96.0.10], nodeIPs: ['::1']}\nlookupTimeout: 2s\n"},
-		{v1alpha1.KindAgent, "startupTaint: a/b=c:NoSchedule\nrefresh: All\nsandboxDirectories: [/a]\n"},
+		{v1alpha1.KindAgent, "refresh: All\nsandboxDirectories: [/a]\n"},
 		{v1alpha1.KindDNS, "listen: ['[::]:53', ':53']\nstubDomains: [{zone: a.example, servers: [tls://192.0.2.1%a]}]\nttl: 5\n"},
 		{v1alpha1.KindNodeCache, "listen: ['169.254.20.10:53']\ninterface: lo\nreverseCIDRs: [10.0.0.0/8]\n"},
 		{v1alpha1.KindWebhook, "listen: ':8443'\ntls: {certFile: c}\nlameduck: 5s\n"},

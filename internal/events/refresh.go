@@ -109,9 +109,6 @@ const (
 	ReasonBypassBegan = "ShimBypassed"
 	ReasonBypassEnded = "ShimRestored"
 
-	ReasonTaintRemoved = "StartupTaintRemoved"
-	ReasonTaintKept    = "StartupTaintNotRemoved"
-
 	ReasonHostFileUnusable = "HostResolvConfUnusable"
 	ReasonHostFileUsable   = "HostResolvConfUsable"
 )

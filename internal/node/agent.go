@@ -123,15 +123,7 @@ func (s *Agent) apply(c AgentConfig) (daemon.Task, error) {
 		s.inference = Inference{}
 	}
 	s.lookups.Store(lookups)
-	tasks := []daemon.Task{following, lookups.Run}
-	if c.Taint != (Taint{}) {
-		remover := &taintRemover{
-			Client: lookups.api, Node: c.Node.Name, Taint: c.Taint,
-			Ready: func() bool { return s.relays.ready() == nil }, Log: s.Log,
-		}
-		tasks = append(tasks, remover.Run)
-	}
-	return func(ctx context.Context) error { return daemon.RunAll(ctx, tasks...) }, nil
+	return func(ctx context.Context) error { return daemon.RunAll(ctx, following, lookups.Run) }, nil
 }
 
 // applyFacts applies c, whose node facts have this source. The background task keeps the host's

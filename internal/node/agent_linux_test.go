@@ -123,53 +123,26 @@ func TestServer_LookupTimeout(t *testing.T) {
 	await(t, func() bool { return s.count("unchanged", hostText) == 1 })
 }
 
-const taintedNode = `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node1"},
-  "spec": {"taints": [{"key": "example.com/agent", "effect": "NoSchedule"}]}}`
-
-// TestServer_Node: the agent removes the taint of the node when the relay has announced the sandboxes of the
-// runtime, and not before. An unusable resolv.conf of the host, and its end, are events on the node.
+// TestServer_Node: an unusable resolv.conf of the host, and its end, are events on the node.
 func TestServer_Node(t *testing.T) {
-	var requests, patches, unusable, usable atomic.Int32
+	var unusable, usable atomic.Int32
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.Method == http.MethodPost:
-			body, _ := io.ReadAll(r.Body)
-			switch text := string(body); {
-			case strings.Contains(text, "HostResolvConfUnusable") && strings.Contains(text, "node1"):
-				unusable.Add(1)
-			case strings.Contains(text, "HostResolvConfUsable") && strings.Contains(text, "node1"):
-				usable.Add(1)
-			}
-			w.WriteHeader(http.StatusCreated)
-			return
-		case r.URL.Path != "/api/v1/nodes/node1":
+		if r.Method != http.MethodPost {
 			<-r.Context().Done() // the watch of pods
 			return
-		case r.Method == http.MethodPatch:
-			patches.Add(1)
 		}
-		requests.Add(1)
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, taintedNode)
+		body, _ := io.ReadAll(r.Body)
+		switch text := string(body); {
+		case strings.Contains(text, "HostResolvConfUnusable") && strings.Contains(text, "node1"):
+			unusable.Add(1)
+		case strings.Contains(text, "HostResolvConfUsable") && strings.Contains(text, "node1"):
+			usable.Add(1)
+		}
+		w.WriteHeader(http.StatusCreated)
 	}))
 	t.Cleanup(api.Close)
-	s := newServerTest(t, serverConfiguration+"startupTaint: example.com/agent:NoSchedule\nkubeconfig: DIR/kubeconfig\n",
+	s := newServerTest(t, serverConfiguration+"kubeconfig: DIR/kubeconfig\n",
 		map[string]string{"kubeconfig": kubeapi.Kubeconfig(api.URL)})
-	s.connect()
-	if err := s.relay.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	// The relay is connected, and the runtime is not.
-	s.send(podfile.Event{Kind: podfile.Reset}, podfile.Event{Kind: podfile.Creating, Sequence: 1, Sandbox: podfile.Sandbox{ID: "a"}})
-	if _, err := s.relay.Read(make([]byte, 1)); err != nil { // both are handled
-		t.Fatal(err)
-	}
-	if n := requests.Load(); n != 0 {
-		t.Errorf("%d requests about the node before the runtime is connected", n)
-	}
-	s.send(podfile.Event{Kind: podfile.Synchronized})
-	await(t, func() bool { return patches.Load() > 0 })
-
 	s.write("resolv.conf", "# nothing\n")
 	await(t, func() bool { return unusable.Load() > 0 })
 	s.write("resolv.conf", otherHost)

@@ -26,7 +26,6 @@ type AgentConfig struct {
 
 	Node   nodefacts.Node
 	Engine *policy.Engine // nil: InferNodeFacts is set
-	Taint  Taint          // StartupTaint; zero: none
 }
 
 // AgentKind describes the file of the command agent.
@@ -58,15 +57,6 @@ func checkAgent(c *AgentConfig, p *config.Problems) {
 	if c.InferNodeFacts {
 		checkInferNodeFacts(c, p)
 	}
-	if c.StartupTaint == "" {
-		return
-	}
-	var err error
-	c.Taint, err = parseTaint(c.StartupTaint)
-	if err == nil && c.Kubeconfig == "" && !c.InCluster { // the taint is removed in the API server
-		err = errors.New("without the API server no taint can be removed: set inCluster or kubeconfig")
-	}
-	p.Add("startupTaint", err)
 }
 
 // checkInferNodeFacts adds a problem if InferNodeFacts is combined with other sources of the

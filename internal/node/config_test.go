@@ -38,36 +38,10 @@ func TestAgent_Values(t *testing.T) {
 		{"lookupTimeout: 30s", ""},
 		{"lookupTimeout: 30.001s", `lookupTimeout: "30.001s": want 100ms to 30s`},
 		{"lookupTimeout: soon", `lookupTimeout: "soon" is not a duration such as 10s`},
-		{"inCluster: true\nstartupTaint: dnsconfigurer.dev/agent-not-ready:NoSchedule", ""},
-		{"inCluster: true\nstartupTaint: example.com/a=" + strings.Repeat("v", 63) + ":NoExecute", ""},
-		{"inCluster: true\nstartupTaint: example.com/a=" + strings.Repeat("v", 64) + ":NoExecute", `the value is not valid: `},
-		{"inCluster: true\nstartupTaint: " + strings.Repeat("k", 63) + "=:PreferNoSchedule", ""},
-		{"inCluster: true\nstartupTaint: " + strings.Repeat("k", 64) + "=:PreferNoSchedule", `the key is not valid: `},
-		{"inCluster: true\nstartupTaint: a=b", `startupTaint: "a=b": want KEY=VALUE:EFFECT or KEY:EFFECT, such as `},
-		{"inCluster: true\nstartupTaint: =b:NoSchedule", "want KEY=VALUE:EFFECT"},
-		{"inCluster: true\nstartupTaint: a:Never", `the effect is "Never", want NoSchedule, PreferNoSchedule, NoExecute`},
-		{"inCluster: true\nstartupTaint: 'a:'", `the effect is "", want NoSchedule`},
-		{"startupTaint: a:NoSchedule", "startupTaint: without the API server no taint can be removed: set inCluster or kubeconfig"},
-		{"kubeconfig: k\nstartupTaint: a:NoSchedule", ""},
 	} {
 		_, err := loadAgent(t, tt.lines)
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.lines, err, tt.want)
-		}
-	}
-}
-
-// TestAgent_Taint checks what becomes of startupTaint.
-func TestAgent_Taint(t *testing.T) {
-	for text, want := range map[string]Taint{
-		`""`:                {},
-		"a:NoSchedule":      {Key: "a", Effect: "NoSchedule"},
-		"a=:NoSchedule":     {Key: "a", Effect: "NoSchedule"},
-		"x.y/a=b:NoExecute": {Key: "x.y/a", Value: "b", Effect: "NoExecute"},
-	} {
-		c, err := loadAgent(t, "inCluster: true\nstartupTaint: "+text)
-		if err != nil || c.Taint != want {
-			t.Errorf("%s: %v, %v, want %v", text, c.Taint, err, want)
 		}
 	}
 }

@@ -140,7 +140,7 @@ func loadClient(kubeconfig, userAgent string) (rest.Interface, error) {
 		return nil, err
 	}
 	c.QPS = -1 // no limit: a pod takes at most one call, and package watch has a circuit breaker
-	api, err := cluster.NewClient(c, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{}, &corev1.Event{}, &corev1.Node{})
+	api, err := cluster.NewClient(c, corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{}, &corev1.Event{})
 	if err != nil && kubeconfig != "" {
 		err = fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
 	}

@@ -150,7 +150,7 @@ func TestClient_Errors(t *testing.T) {
 	}
 }
 
-// TestRelays: an agent is ready, and the startup taint is removed, while one of its relays reports to have the
+// TestRelays: an agent is ready while one of its relays reports to have the
 // sandboxes of the runtime.
 func TestRelays(t *testing.T) {
 	const reset, running = podfile.Reset, podfile.Running

@@ -30,20 +30,8 @@ const agentConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
 kind: AgentConfiguration
 inCluster: true
 refresh: All
-startupTaint: dnsconfigurer.dev/agent-not-ready:NoSchedule
 node: {clusterDNS: [10.96.0.10], clusterDomain: cluster.local, resolvConf: ""}
 autopath: {nodeCache: 169.254.20.10}
-`
-
-// taintedNode has the taint of agentConfiguration between two others.
-const taintedNode = `apiVersion: v1
-kind: Node
-metadata: {name: worker}
-spec:
-  taints:
-  - {key: example.com/gpu, value: "true", effect: NoSchedule}
-  - {key: dnsconfigurer.dev/agent-not-ready, effect: NoSchedule}
-  - {key: dnsconfigurer.dev/agent-not-ready, effect: NoExecute}
 `
 
 // inPod runs a command with the credentials of a service account where a pod has them, and
@@ -53,8 +41,7 @@ cp "$DIR/token" "$DIR/ca.crt" /var/run/secrets/kubernetes.io/serviceaccount/ &&
 exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "$@"`
 
 // TestAPIServerAgent runs the agent with the service account and the role of deploy/agent: it
-// finds a pod, writes its file, and creates an event. The file follows the pod's annotation. The
-// startup taint stays until the relay has synchronized and the agent may patch nodes.
+// finds a pod, writes its file, and creates an event. The file follows the pod's annotation.
 func TestAPIServerAgent(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: service accounts have a fixed path")
@@ -67,7 +54,6 @@ func TestAPIServerAgent(t *testing.T) {
 	}
 	run("", "apply", "-f", "../../deploy/agent/rbac.yaml")
 	run("", "create", "serviceaccount", "default")
-	run(taintedNode, "apply", "-f", "-")
 	run(agentPod, "apply", "-f", "-")
 
 	dir := t.TempDir()
@@ -143,23 +129,7 @@ func TestAPIServerAgent(t *testing.T) {
 	run("", "annotate", "pod", "web", "dnsconfigurer.dev/policy=ClusterFirstWithAutopath")
 	await("the file of a pod with the annotation again", hasServer("169.254.20.10"))
 	await("an event of the change", hasEvent(events.ReasonRefreshed))
-	taints := func() string {
-		return run("", "get", "node", "worker", "-o", "jsonpath={range .spec.taints[*]}{.key}:{.effect} {end}")
-	}
-	all := taints()
-	if err := podfile.Write(conn, podfile.Event{Kind: podfile.Synchronized}); err != nil {
-		t.Fatal(err)
-	}
-	await("a warning of the agent, which may not read nodes", hasEvent(events.ReasonTaintKept))
-	if got := taints(); got != all {
-		t.Errorf("taints %q, want %q", got, all)
-	}
-	run("", "create", "clusterrole", "taints", "--verb=get,patch", "--resource=nodes")
-	run("", "create", "clusterrolebinding", "taints", "--clusterrole=taints", "--serviceaccount=kube-system:dnsconfigurer-agent")
-	await("the taint is removed, and no other", func() bool {
-		return taints() == strings.Replace(all, "dnsconfigurer.dev/agent-not-ready:NoSchedule ", "", 1) && len(all) > 0
-	})
-	for _, right := range []string{"get secrets", "update pods", "list nodes"} {
+	for _, right := range []string{"get secrets", "update pods", "get nodes"} {
 		verb, resource, _ := strings.Cut(right, " ")
 		out, _, _ := kubectl.Run(t.Context(), "", "auth", "can-i", verb, resource,
 			"--as=system:serviceaccount:kube-system:dnsconfigurer-agent")

@@ -107,7 +107,7 @@ var imports = map[string][]string{
 		"internal/excerpt", "internal/podfile", "pkg/cri", "pkg/hostresolv", "pkg/policy", "pkg/resolvconf",
 		"golang.org/x/net/netutil", "github.com/prometheus/client_golang/prometheus",
 		"github.com/prometheus/client_golang/prometheus/promauto",
-		"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest"},
+		"k8s.io/api/...", "k8s.io/client-go/rest"},
 	"internal/nri": {"std", "internal/daemon", "internal/podfile", "internal/usage",
 		"github.com/containerd/nri/pkg/api", "github.com/containerd/nri/pkg/stub",
 		"github.com/prometheus/client_golang/prometheus"},

@@ -304,43 +304,6 @@ func TestChart_MonitoringWithoutDNS(t *testing.T) {
 	}
 }
 
-// TestChart_StartupTaint checks that agent and relay tolerate the startup taint, by default and
-// beside other tolerations, and that only then the agent may patch nodes.
-func TestChart_StartupTaint(t *testing.T) {
-	const taint = "dnsconfigurer.dev/agent-not-ready"
-	startup := map[string]any{"key": taint, "operator": "Exists"}
-	other := map[string]any{"key": "example.com/gpu", "operator": "Exists"}
-	const only = `agent.tolerations=[{"key":"example.com/gpu","operator":"Exists"}]`
-	for _, tt := range []struct {
-		taint, tolerations string
-		want               any // the tolerations
-	}{
-		{taint + ":NoSchedule", "agent.tolerations=[]", []any{startup}},
-		{taint + "=value:NoExecute", only, []any{other, startup}},
-		{"", only, []any{other}},
-		{"", "agent.tolerations=[]", nil},
-	} {
-		rendered := render(t, "", "--set", "agent.enabled=true", "--set-string", "agent.startupTaint="+tt.taint,
-			"--set-json", tt.tolerations)
-		for _, name := range []string{"DaemonSet dnsconfigurer-agent", "DaemonSet dnsconfigurer-nri"} {
-			if rendered[name] == nil {
-				t.Fatalf("no %s", name)
-			}
-			got := at(rendered[name], "spec", "template", "spec", "tolerations")
-			if diff := difference(t, tt.want, got); diff != "" {
-				t.Errorf("startupTaint %q, %s: tolerations of %s (-want +got):\n%s", tt.taint, tt.tolerations, name, diff)
-			}
-		}
-		rules, err := json.Marshal(rendered["ClusterRole dnsconfigurer-agent"]["rules"])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Contains(string(rules), `"nodes"`); got != (tt.taint != "") {
-			t.Errorf("startupTaint %q: rules %s", tt.taint, rules)
-		}
-	}
-}
-
 // TestChart_Values checks values that change what is rendered.
 func TestChart_Values(t *testing.T) {
 	if got := render(t, "", "--set", "dns.enabled=false"); len(got) != 0 {
@@ -375,14 +338,12 @@ func TestChart_Values(t *testing.T) {
 		"nodeCache.enabled=true,nodeCache.listen={}":                                       "nodeCache.listen: ",
 		"nodeCache.enabled=true,nodeCache.http=localhost":                                  "nodeCache.http: ",
 		"clusterDNSAddress=10.96.0.10.":                                                    "clusterDNSAddress: ",
-		"agent.enabled=true,agent.startupTaint=NoSchedule":                                 "agent.startupTaint: ",
 		"agent.enabled=true,agent.maxUnavailable=0":                                        "agent.maxUnavailable: ",
 		"agent.enabled=true,agent.maxUnavailable=0%":                                       "agent.maxUnavailable: ",
 		"nodeCache.enabled=true,nodeCache.maxSurge=0":                                      "nodeCache.maxSurge: ",
 		"dns.config.listen={[::]:53}":                                                      "dns.config.listen: ",
 		"nodeCache.enabled=true,nodeCache.config.http=127.0.0.1:9999":                      "nodeCache.config.http: set nodeCache.http",
 		"agent.enabled=true,agent.config.sandboxDirectories={/run/a}":                      "agent.config.sandboxDirectories: set",
-		"agent.enabled=true,agent.config.startupTaint=a:NoSchedule":                        "agent.config.startupTaint: set agent.",
 		"webhook.config.http=:80":                                                          "webhook.config.http: ",
 		"commonLabels.k8s-app=dns":                                                         "commonLabels: k8s-app: ",
 		`nodeCache.podLabels.app\.kubernetes\.io/component=x`:                              "nodeCache.podLabels: app.kubernetes",

@@ -141,9 +141,6 @@ directory: {{ .Values.agent.kubeletConfigDir | quote }}
 {{- with .Values.agent.manifests }}
 {{- $_ := set $config "manifests" . }}
 {{- end }}
-{{- with .Values.agent.startupTaint }}
-{{- $_ := set $config "startupTaint" . }}
-{{- end }}
 {{- if .Values.nodeCache.enabled }}
 {{- $_ := set $config "autopath" (dict "nodeCache" (regexReplaceAll ":[0-9]+$" (first .Values.nodeCache.listen) "" | trimAll "[]")) }}
 {{- end }}
@@ -165,12 +162,7 @@ nodeSelector:
   {{- with .Values.agent.nodeSelector }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-{{- $tolerations := .Values.agent.tolerations }}
-{{- with .Values.agent.startupTaint }}
-{{- /* The agent removes the taint: it and its relay start with it. */}}
-{{- $tolerations = append $tolerations (dict "key" (regexFind "^[^=:]+" .) "operator" "Exists") }}
-{{- end }}
-{{- with $tolerations }}
+{{- with .Values.agent.tolerations }}
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -306,9 +298,6 @@ Without a cluster, as in "helm template", lookup finds nothing. */}}
 {{- if .Values.nodeCache.enabled }}
 {{- include "dnsconfigurer.nodeCache.validate" . }}
 {{- end }}
-{{- if and .Values.agent.startupTaint (not (regexMatch "^[^=:]+(=[^:]*)?:(NoSchedule|PreferNoSchedule|NoExecute)$" .Values.agent.startupTaint)) }}
-{{- fail (printf "agent.startupTaint: %q: want KEY=VALUE:EFFECT or KEY:EFFECT, such as dnsconfigurer.dev/agent-not-ready:NoSchedule" .Values.agent.startupTaint) }}
-{{- end }}
 {{- if has (toString .Values.agent.maxUnavailable) (list "0" "0%") }}
 {{- fail (printf "agent.maxUnavailable: %q: want at least 1 or 1%%: Kubernetes refuses a DaemonSet that cannot replace a pod" (toString .Values.agent.maxUnavailable)) }}
 {{- end }}
@@ -348,8 +337,7 @@ Without a cluster, as in "helm template", lookup finds nothing. */}}
     "listen" "the relay has the chart's socket"
     "http" "the probes have port 9351"
     "sandboxDirectories" "set agent.sandboxDirectories, which are mounted, too"
-    "manifests" "set agent.manifests, which is mounted, too"
-    "startupTaint" "set agent.startupTaint, which also gives the agent the rights and the toleration that it needs")
+    "manifests" "set agent.manifests, which is mounted, too")
   "webhook" (dict
     "listen" "the Service leads to port 8443"
     "http" "the probes have port 9153") }}
