@@ -106,8 +106,8 @@ type Pods struct {
 	breaker         breaker
 
 	decoder runtime.Decoder // of pods in JSON and protobuf
-	decoded *slots          // of responses to small requests
-	large   *slots          // of large requests
+	decoded slots           // of responses to small requests
+	large   slots           // of large requests
 
 	otherNode sync.Once // logs that NodeName is not the name of this node
 }
@@ -129,7 +129,7 @@ func NewPods(cfg PodsConfig) (*Pods, error) {
 	return &Pods{
 		cfg: cfg, table: newTable(), rereadManifests: make(chan struct{}, 1), breaker: breaker{log: cfg.Logger},
 		decoder: serializer.NewCodecFactory(kinds).UniversalDeserializer(),
-		decoded: newSlots(decodedPods, decodedShare), large: newSlots(largeRequests, largeShare),
+		decoded: make(slots, decodedPods), large: make(slots, largeRequests),
 	}, nil
 }
 
@@ -173,8 +173,7 @@ func (p *Pods) Synced() <-chan struct{} { return p.table.synced }
 // Concurrent lookups of a UID share the steps from 3 on. Step 3 is skipped before the
 // informer's first complete list, except for static pods that may have a manifest, and for
 // large pods, which the informer does not keep. Step 5 is skipped for 10 s after 5 consecutive
-// failures. Pods of more than 128 KiB are requested a few at a time, which the namespaces share,
-// and their failures do not count.
+// failures. Pods of more than 128 KiB are requested a few at a time, and their failures do not count.
 //
 // The override of the pod is that of ref's annotations, which the kubelet sends unchanged:
 // then all annotations have one source.

@@ -8,7 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -30,14 +33,31 @@ const (
 	maxLarge = 16 << 20
 
 	// decodedPods is the largest number of responses to small requests that are read and decoded at
-	// the same time, and decodedShare that of one namespace. The number of requests itself has no
-	// limit, because a slow API server must not delay the last of many pods that start.
-	decodedPods, decodedShare = 8, 6
+	// the same time. The number of requests itself has no limit, because a slow API server must not
+	// delay the last of many pods that start.
+	decodedPods = 8
 
-	// largeRequests is the largest number of large requests at the same time, and largeShare that of
-	// one namespace. A pod of 3 MB takes tens of megabytes while it is decoded.
-	largeRequests, largeShare = 5, 4
+	// largeRequests is the largest number of large requests at the same time. A pod of 3 MB takes
+	// tens of megabytes while it is decoded.
+	largeRequests = 5
 )
+
+// errNoSlot is the error of a lookup that has ended before it got a slot.
+var errNoSlot = errors.New("waiting for the requests of other pods")
+
+// slots limits how many requests are processed at the same time.
+type slots chan struct{}
+
+// acquire returns when there is a free slot, which release gives back. It returns an error that wraps
+// errNoSlot and that of ctx if ctx ends before.
+func (s slots) acquire(ctx context.Context) (release func(), err error) {
+	select {
+	case s <- struct{}{}:
+		return func() { <-s }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", errNoSlot, ctx.Err())
+	}
+}
 
 // errTooLarge is the error of a request for a pod that is larger than its limit.
 var errTooLarge = errors.New("the pod is too large")
@@ -52,7 +72,7 @@ func (p *Pods) get(ctx context.Context, ref Ref) (policy.Pod, error) {
 		}
 	}
 	// The author of the pod decides how long this takes, so a failure does not open the circuit breaker.
-	release, err := p.large.acquire(ctx, ref.Namespace)
+	release, err := p.large.acquire(ctx)
 	if err != nil {
 		p.cfg.Metrics.count(large, requestNoSlot)
 		return policy.Pod{}, err
@@ -112,9 +132,9 @@ func (p *Pods) getBySize(ctx context.Context, ref Ref, s size) (policy.Pod, erro
 func (p *Pods) request(ctx context.Context, ref Ref, version string, s size) (policy.Pod, error) {
 	r := p.cfg.Client.Get().Namespace(ref.Namespace).Resource(pods.name).Name(ref.Name).
 		VersionedParams(&metav1.GetOptions{ResourceVersion: version}, metav1.ParameterCodec)
-	pod, err := p.receive(ctx, ref.Namespace, r, s)
+	pod, err := p.receive(ctx, r, s)
 	if isConnectionLost(err) { // for example of an API server that was restarted: another one may respond
-		pod, err = p.receive(ctx, ref.Namespace, r, s)
+		pod, err = p.receive(ctx, r, s)
 	}
 	switch {
 	case apierrors.IsNotFound(err):
@@ -143,9 +163,9 @@ func (p *Pods) request(ctx context.Context, ref Ref, version string, s size) (po
 	return found, nil
 }
 
-// receive sends a request for a pod of namespace, and decodes the response if it is not larger than
-// s permits. Of a larger one it reads no more.
-func (p *Pods) receive(ctx context.Context, namespace string, r *rest.Request, s size) (*corev1.Pod, error) {
+// receive sends a request for a pod, and decodes the response if it is not larger than s permits. Of a
+// larger one it reads no more.
+func (p *Pods) receive(ctx context.Context, r *rest.Request, s size) (*corev1.Pod, error) {
 	body, err := r.Stream(ctx)
 	if err != nil {
 		return nil, err
@@ -154,7 +174,7 @@ func (p *Pods) receive(ctx context.Context, namespace string, r *rest.Request, s
 	limit := int64(maxLarge)
 	if s == small { // a large request has a slot already
 		limit = maxSmall
-		release, err := p.decoded.acquire(ctx, namespace)
+		release, err := p.decoded.acquire(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -243,5 +263,69 @@ func NewPodMetrics(r prometheus.Registerer, prefix string) *PodMetrics {
 func (m *PodMetrics) count(s size, r requestResult) {
 	if m != nil {
 		m.requests.WithLabelValues(string(s), string(r)).Inc()
+	}
+}
+
+// A breaker opens after breakerLimit consecutive failures, for breakerPause.
+const (
+	breakerLimit = 5
+	breakerPause = 10 * time.Second
+)
+
+// breaker keeps lookups from waiting for an API server that does not respond. After the
+// pause it allows one call at a time; a success closes it.
+type breaker struct {
+	log *slog.Logger
+
+	mu       sync.Mutex
+	failures int       // consecutive
+	until    time.Time // once failures has reached breakerLimit: no call before
+	last     error
+}
+
+// allow returns nil if the API may be called now. The caller reports the outcome to
+// succeeded or failed.
+func (b *breaker) allow() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.failures < breakerLimit {
+		return nil
+	}
+	if left := time.Until(b.until); left > 0 {
+		return fmt.Errorf("not calling the API server for another %v after %d consecutive failures: %w",
+			left.Round(time.Millisecond), b.failures, b.last)
+	}
+	b.until = time.Now().Add(breakerPause)
+	return nil
+}
+
+// isOpen reports whether the last calls have failed.
+func (b *breaker) isOpen() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failures >= breakerLimit
+}
+
+func (b *breaker) succeeded() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.failures >= breakerLimit {
+		b.log.Info("API server responds again")
+	}
+	b.failures, b.last = 0, nil
+}
+
+func (b *breaker) failed(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failures++
+	b.last = err
+	if b.failures < breakerLimit {
+		return
+	}
+	b.until = time.Now().Add(breakerPause)
+	if b.failures == breakerLimit {
+		b.log.Warn("API server unreachable, cannot look up pods that the watch has not delivered",
+			"failures", b.failures, "pause", breakerPause, "error", err)
 	}
 }
