@@ -70,14 +70,6 @@ type AgentConfiguration struct {
 	// Kubeconfig.
 	InCluster bool `json:"inCluster,omitempty"`
 
-	// InferNodeFacts takes clusterDNS and clusterDomain from the DNS configurations that the
-	// kubelet gives to pods, for nodes whose kubelet has no readable file. If node does not
-	// set resolvConf, it is /etc/resolv.conf or the uplink file of systemd-resolved.
-	// Two pods that start one after the other must agree; until then no file is written. The
-	// fields kubeletConfig, kubeletConfigDir, clusterDNS and clusterDomain of node, and mode
-	// "Force", cannot be combined with it.
-	InferNodeFacts bool `json:"inferNodeFacts,omitempty"`
-
 	RefreshConfiguration `json:",inline"`
 }
 

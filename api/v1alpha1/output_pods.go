@@ -75,13 +75,12 @@ type AgentStatus struct {
 	Drift     map[string]int `json:"drift"` // pods by kind of drift
 	Problems  []string       `json:"problems"`
 
-	// NodeFacts are those that decide the DNS of pods. null: not known yet.
+	// NodeFacts are those that decide the DNS of pods.
 	NodeFacts *NodeFacts `json:"nodeFacts,omitempty"`
 }
 
 // NodeFacts are the node facts of an agent.
 type NodeFacts struct {
-	Source        string   `json:"source"` // "configuration", or "pods": inferred from their files
 	ClusterDNS    []string `json:"clusterDNS"`
 	ClusterDomain string   `json:"clusterDomain"`
 	ResolvConf    string   `json:"resolvConf"` // path; "": pods inherit nothing

@@ -77,10 +77,9 @@ containers of the pod, and it keeps the files of running pods up to date. The NR
 If the pod is not found in time, its containers start with the kubelet's DNS, and the
 file is written when the pod is found. docs/nodes.md lists the outcomes.
 
-The node facts (clusterDNS, clusterDomain and resolvConf of the kubelet) are required unless the
-field inferNodeFacts is set: set node.kubeletConfig, so that they cannot differ from the kubelet's.
-If they lead to another DNS configuration than the kubelet computed, the file stays as it is,
-unless the mode is Force.
+The node facts (clusterDNS, clusterDomain and resolvConf of the kubelet) are required: set
+node.kubeletConfig, so that they cannot differ from the kubelet's. If they lead to another DNS
+configuration than the kubelet computed, the file stays as it is, unless the mode is Force.
 
 Flags override the configuration file. It is read again when it or a file that it names changes, and
 at once on SIGHUP. If the configuration is invalid, the agent keeps the previous one.`,

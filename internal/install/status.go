@@ -163,8 +163,8 @@ func (s *Status) writeAgent(line func(name, format string, args ...any)) {
 	}
 	line("agent:", "%d pods, mode %s, refresh %s", a.Pods, a.Mode, a.Refresh)
 	if f := a.NodeFacts; f != nil {
-		line("facts:", "cluster DNS %s, domain %q, host file %q, from %s",
-			strings.Join(f.ClusterDNS, ", "), f.ClusterDomain, f.ResolvConf, f.Source)
+		line("facts:", "cluster DNS %s, domain %q, host file %q",
+			strings.Join(f.ClusterDNS, ", "), f.ClusterDomain, f.ResolvConf)
 	}
 	for _, drift := range slices.Sorted(maps.Keys(a.Drift)) {
 		line("drift:", "%d pods: %s", a.Drift[drift], drift)

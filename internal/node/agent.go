@@ -34,12 +34,9 @@ type Agent struct {
 
 	agent   *Applier
 	pods    *LookupMetrics
-	facts   atomic.Pointer[v1alpha1.NodeFacts] // nil: not known yet
+	facts   atomic.Pointer[v1alpha1.NodeFacts]
 	lookups atomic.Pointer[Lookups]
 	relays  relays
-
-	mu        sync.Mutex // held while settings are applied
-	inference Inference  // of the facts that pods have shown
 }
 
 // Run serves with configuration c until ctx ends.
@@ -88,9 +85,7 @@ func (s *Agent) status() v1alpha1.AgentStatus {
 	a := s.agent.Status()
 	a.Component, a.Version = "agent", s.Version
 	a.Relays, _ = s.relays.count()
-	if a.NodeFacts = s.facts.Load(); a.NodeFacts == nil {
-		a.Problems = append(a.Problems, errFactsUnknown.Error())
-	}
+	a.NodeFacts = s.facts.Load()
 	if err := s.relays.ready(); err != nil {
 		a.Problems = append(a.Problems, err.Error())
 	}
@@ -99,8 +94,6 @@ func (s *Agent) status() v1alpha1.AgentStatus {
 
 // apply applies c. The background task keeps pods and the host's file up to date.
 func (s *Agent) apply(c AgentConfig) (daemon.Task, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	pods := NewLookupConfig(c.NodeServerConfiguration, c.InCluster)
 	lookups, err := NewLookups(pods, "dnsconfigurer-agent/"+s.Version, s.pods, s.Log)
 	if err != nil {
@@ -110,25 +103,6 @@ func (s *Agent) apply(c AgentConfig) (daemon.Task, error) {
 		return nil, lookups.ClientErr
 	}
 	lookups.pods.FollowAnnotations(FollowedAnnotations(), s.agent.PodChanged)
-	var following daemon.Task
-	if c.InferNodeFacts {
-		following, err = s.infer(c, lookups)
-	} else {
-		following, err = s.applyFacts(c, lookups, sourceConfiguration, nil)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if !c.InferNodeFacts {
-		s.inference = Inference{}
-	}
-	s.lookups.Store(lookups)
-	return func(ctx context.Context) error { return daemon.RunAll(ctx, following, lookups.Run) }, nil
-}
-
-// applyFacts applies c, whose node facts have this source. The background task keeps the host's
-// file up to date.
-func (s *Agent) applyFacts(c AgentConfig, lookups *Lookups, source string, observed observeFunc) (daemon.Task, error) {
 	host, err := NewHostWatcher(c.Node.HostConfig(), s.Log)
 	if err != nil {
 		return nil, err
@@ -136,18 +110,17 @@ func (s *Agent) applyFacts(c AgentConfig, lookups *Lookups, source string, obser
 	hook := &cri.Hook{Engine: c.Engine, Mode: c.Mode(), HostFiles: HostFiles(host),
 		Lookup: lookups.Lookup(c.Mode()), Report: lookups.Reporter.Report}
 	follow := FollowHost(host, lookups.Reporter, s.agent.HostChanged) // before the decisions with new settings
-	settings := newSettings(hook, c, lookups)
-	settings.Observed = observed
-	s.agent.SetSettings(settings)
-	facts := &v1alpha1.NodeFacts{Source: source, ClusterDNS: []string{}, ClusterDomain: c.Node.ClusterDomain, ResolvConf: c.Node.ResolvConf}
+	s.agent.SetSettings(newSettings(hook, c, lookups))
+	facts := &v1alpha1.NodeFacts{ClusterDNS: []string{}, ClusterDomain: c.Node.ClusterDomain, ResolvConf: c.Node.ResolvConf}
 	for _, a := range c.Node.ClusterDNS {
 		facts.ClusterDNS = append(facts.ClusterDNS, a.String())
 	}
 	s.facts.Store(facts)
-	s.Log.Info("configuration applied", "mode", c.Mode(), "source", source, "clusterDNS", c.Node.ClusterDNS,
+	s.Log.Info("configuration applied", "mode", c.Mode(), "clusterDNS", c.Node.ClusterDNS,
 		"clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
 	LogFindings(s.Log, c.Node.Findings, c.Engine, hook.HostFiles())
-	return func(ctx context.Context) error { return daemon.RunAll(ctx, RunHostWatcher(host), follow) }, nil
+	s.lookups.Store(lookups)
+	return func(ctx context.Context) error { return daemon.RunAll(ctx, RunHostWatcher(host), follow, lookups.Run) }, nil
 }
 
 // serve serves relays and shims until ctx ends.

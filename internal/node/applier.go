@@ -56,11 +56,6 @@ type Settings struct {
 	// change.
 	Annotations func(uid string) (values map[string]string, ok bool)
 
-	// Observed is called with the DNS that the kubelet has computed for a pod, read from a file
-	// that no container could write. It must not block, and is called once for each sandbox:
-	// the file of an old pod does not show the facts of now. nil: it is not called.
-	Observed func(pod policy.Pod, dns resolvconf.Config)
-
 	// Report is called for each file that was rewritten, and for each that differs when the
 	// difference is found. It must not block.
 	Report func(events.Refresh)
@@ -124,7 +119,6 @@ type memory struct {
 	recognized recognition
 	request    *podfile.Request // of a shim; nil: there is none
 	reported   cri.Outcome
-	observed   bool // Settings.Observed was called, or must not be
 }
 
 // recognition is the last text of the runtime that was known to be right for the pod. The zero value is none.

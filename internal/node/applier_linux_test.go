@@ -297,42 +297,17 @@ func TestApplier_Late(t *testing.T) {
 }
 
 // TestApplier_Deadline: a file that the agent reads after the runtime has stopped waiting may have
-// been written by the pod. Its text neither is replaced in mode Force nor shows node facts.
+// been written by the pod. Its text is not replaced in mode Force.
 func TestApplier_Deadline(t *testing.T) {
 	for wait, want := range map[time.Duration]cri.Outcome{time.Hour: cri.Edited, -time.Second: cri.Unverified} {
 		a := newApplierTest(t)
 		a.settings.Hook.Mode = cri.Force
-		observed := 0
-		a.settings.Observed = func(policy.Pod, resolvconf.Config) { observed++ }
 		a.writeAsPod(ownText)
 		a.start()
 		e := podfile.Event{Kind: podfile.Creating, Sandbox: a.sandbox, Path: a.path(), First: true}
 		e.ExpireAfter(wait)
 		a.Handle(a.ctx, e)
-		if r := a.want(want); (observed == 1) != (r.Outcome == cri.Edited) {
-			t.Errorf("%v: observed %d times", wait, observed)
-		}
-	}
-}
-
-// TestApplier_ObservedOnce: a pod that is decided again, such as after a change of its annotations,
-// does not show again the node facts of the time of its start.
-func TestApplier_ObservedOnce(t *testing.T) {
-	a := newApplierTest(t)
-	a.settings.Hook.Mode = cri.Observe
-	observed := 0
-	a.settings.Observed = func(policy.Pod, resolvconf.Config) { observed++ }
-	a.write(kubeletText)
-	a.start()
-	a.create(true)
-	a.want(cri.Observed)
-	for _, s := range a.list() {
-		for _, c := range []cause{causePod, causeSettings} {
-			a.refresh(s, c)
-		}
-	}
-	if observed != 1 {
-		t.Errorf("observed %d times", observed)
+		a.want(want)
 	}
 }
 

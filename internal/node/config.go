@@ -4,8 +4,6 @@
 package node
 
 import (
-	"errors"
-
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodefacts"
@@ -25,7 +23,7 @@ type AgentConfig struct {
 	v1alpha1.AgentConfiguration
 
 	Node   nodefacts.Node
-	Engine *policy.Engine // nil: InferNodeFacts is set
+	Engine *policy.Engine
 }
 
 // AgentKind describes the file of the command agent.
@@ -33,10 +31,6 @@ func AgentKind() *config.Kind[AgentConfig] {
 	return &config.Kind[AgentConfig]{
 		Check: checkAgent,
 		Finish: func(c *AgentConfig, s *config.Source[AgentConfig]) (err error) {
-			if c.InferNodeFacts {
-				c.Node, err = nodefacts.NewInferredNode(c.NodeServerConfiguration, s)
-				return err
-			}
 			c.Node, c.Engine, err = nodefacts.NewServerNode(c.NodeServerConfiguration, s)
 			return err
 		},
@@ -53,32 +47,5 @@ func checkAgent(c *AgentConfig, p *config.Problems) {
 	nodefacts.CheckRules(&c.AgentConfiguration.Node, p)
 	if c.InCluster && c.Kubeconfig != "" {
 		p.AddConflict("inCluster", "kubeconfig")
-	}
-	if c.InferNodeFacts {
-		checkInferNodeFacts(c, p)
-	}
-}
-
-// checkInferNodeFacts adds a problem if InferNodeFacts is combined with other sources of the
-// facts, or with a mode that does not compare them.
-func checkInferNodeFacts(c *AgentConfig, p *config.Problems) {
-	n := &c.AgentConfiguration.Node
-	var others []string
-	for _, o := range []struct {
-		path string
-		set  bool
-	}{
-		{"node.kubeletConfig", n.KubeletConfig != ""}, {"node.kubeletConfigDir", n.KubeletConfigDir != ""},
-		{"node.clusterDNS", n.ClusterDNS != nil}, {"node.clusterDomain", n.ClusterDomain != nil},
-	} {
-		if o.set {
-			others = append(others, o.path)
-		}
-	}
-	switch {
-	case others != nil:
-		p.AddConflict("inferNodeFacts", others...)
-	case c.Mode() == cri.Force:
-		p.Add("inferNodeFacts", errors.New("cannot be combined with mode Force, which writes files without comparing the facts"))
 	}
 }

@@ -32,7 +32,6 @@ func TestAgent_Values(t *testing.T) {
 		want  string // part of the error; "": there is none
 	}{
 		{"", ""},
-		{"inferNodeFacts: true", "inferNodeFacts: cannot be combined with "},
 		{"lookupTimeout: 100ms", ""},
 		{"lookupTimeout: 99ms", `lookupTimeout: "99ms": want 100ms to 30s`},
 		{"lookupTimeout: 30s", ""},
@@ -43,30 +42,5 @@ func TestAgent_Values(t *testing.T) {
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.lines, err, tt.want)
 		}
-	}
-}
-
-// TestAgent_InferNodeFacts: without other sources of the facts there is no engine before WithFacts.
-func TestAgent_InferNodeFacts(t *testing.T) {
-	load := func(lines string) (AgentConfig, error) {
-		file := filepath.Join(t.TempDir(), "agent.yaml")
-		text := strings.Replace(agentFile, "clusterDNS: [10.96.0.10], clusterDomain: cluster.local, ", "", 1)
-		if err := os.WriteFile(file, []byte(text+"inferNodeFacts: true\n"+lines), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return AgentKind().FromFile(file).Load()
-	}
-	c, err := load("")
-	if err != nil || c.Engine != nil {
-		t.Fatalf("%v, %v", c.Engine, err)
-	}
-	if node, engine, err := c.Node.WithFacts(nil, "d.example", "/r"); err != nil || engine == nil || node.ClusterDomain != "d.example" {
-		t.Errorf("%+v, %v", node, err)
-	}
-	if _, _, err := c.Node.WithFacts(nil, "not a domain", "/r"); err == nil {
-		t.Error("an invalid domain is accepted")
-	}
-	if _, err := load("mode: Force\n"); err == nil || !strings.Contains(err.Error(), "inferNodeFacts: cannot be combined with mode Force") {
-		t.Errorf("mode Force: %v", err)
 	}
 }

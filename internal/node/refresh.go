@@ -133,8 +133,6 @@ func (a *Applier) refresh(s *sandbox, c cause) (result events.RefreshResult, det
 	case a.isGone(s.ID, s.path):
 		a.remove(s.ID)
 		return "", "the sandbox was removed"
-	case settings.Hook.Problem != nil:
-		return "", settings.Hook.Problem.Error()
 	case s.path == "":
 		return "", "the pod has no container yet"
 	case s.err != nil:

@@ -134,9 +134,6 @@ func (a *Applier) write(st *step) (State, cri.Report) {
 	}
 	switch f.origin {
 	case podfile.Written, podfile.Unfinished:
-		if problem := st.settings.Hook.Problem; problem != nil { // it is adopted with valid settings
-			return Foreign, st.report(cri.BadConfig, problem.Error())
-		}
 		st.recognized = recognition{}
 		if err := a.adopt(st, f); err != nil {
 			return Foreign, st.failed(err)
@@ -195,15 +192,13 @@ func (st *step) computes(dns resolvconf.Config) bool {
 // since the runtime created it, although the start of the sandbox was not seen. A text that the kubelet does
 // not compute from the node facts does not confirm them: they may be wrong, or the host's file may have changed.
 func (st *step) learnAsCreated(f *content, sum [sha256.Size]byte) {
-	hook := st.settings.Hook
-	if st.original != ([sha256.Size]byte{}) || st.err != nil || hook.Problem != nil || !f.file.IsAsCreated() {
+	if st.original != ([sha256.Size]byte{}) || st.err != nil || !f.file.IsAsCreated() {
 		return
 	}
 	computed := st.computes(f.dns)
 	switch {
-	case computed || hook.Mode == cri.Force:
+	case computed || st.settings.Hook.Mode == cri.Force:
 		st.original = sum
-		st.observed = st.observed || !computed // the text does not show the node facts of now
 	case st.recognized.sum != sum && st.request == nil:
 		// The kubelet's text of an earlier time: the decision is due if it is not what the kubelet computes now.
 		st.recognized = recognition{sum, asDue}
@@ -221,10 +216,6 @@ func (a *Applier) replace(st *step, f *content) (State, cri.Report) {
 	request := st.describe()
 	request.DNS, request.HasDNS, request.FromFile, request.Unverified = f.dns, true, true, sum != st.original
 	st.known = f.dns
-	if st.settings.Observed != nil && st.err == nil && !request.Unverified && st.request == nil && !st.observed {
-		st.observed = true
-		st.settings.Observed(st.pod, st.known)
-	}
 	r := a.decide(st, request, sum)
 	if st.request != nil {
 		return a.adoptRequest(st, r)

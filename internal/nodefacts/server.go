@@ -6,7 +6,6 @@ package nodefacts
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
@@ -45,16 +44,6 @@ func NewClusterNode[C any](c v1alpha1.NodeConfiguration, s *config.Source[C]) (N
 	return node, err
 }
 
-// NewInferredNode returns the node of an agent that infers the facts, without them. The other fields must
-// be valid with any facts.
-func NewInferredNode[C any](c v1alpha1.NodeServerConfiguration, s *config.Source[C]) (Node, error) {
-	node, err := newServerNode(c, s)
-	if err == nil {
-		_, _, err = node.WithFacts([]netip.Addr{netip.IPv6Loopback()}, clusterFacts().domain, node.ResolvConf)
-	}
-	return node, err
-}
-
 func newServerNode[C any](c v1alpha1.NodeServerConfiguration, s *config.Source[C]) (Node, error) {
 	if c.Kubeconfig != "" {
 		s.Track(c.Kubeconfig) // the client reads it
@@ -63,13 +52,6 @@ func newServerNode[C any](c v1alpha1.NodeServerConfiguration, s *config.Source[C
 		return Node{}, s.Missing("node.nodeName", "")
 	}
 	return newNode(c.Node, c.Autopath, facts{}, s)
-}
-
-// WithFacts returns the node with inferred facts, and its engine.
-func (n Node) WithFacts(clusterDNS []netip.Addr, clusterDomain, resolvConf string) (Node, *policy.Engine, error) {
-	n.ClusterDNS, n.ClusterDomain, n.ResolvConf = clusterDNS, clusterDomain, resolvConf
-	engine, err := n.Engine()
-	return n, engine, err
 }
 
 // FillFacts sets the facts of n in c, instead of the kubelet's file.

@@ -20,7 +20,6 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
@@ -119,7 +118,6 @@ func TestNRI(t *testing.T) {
 		n.check(t, "after-containerd", func() {}, func() {})
 	})
 	t.Run("restarts and changes of the host", n.testRestarts)
-	t.Run("inferred node facts", n.testInferred)
 	n.printFaults(t)
 	for _, pid := range []string{n.relay, n.agent} {
 		if code := n.end(t, pid, "TERM"); code != "0" {
@@ -413,29 +411,4 @@ func (n *nri) testSuccessor(t *testing.T) {
 	n.end(t, n.relay, "KILL")
 	n.startRelay(t)
 	n.awaitPod(t, pod.Name, second)
-}
-
-// testInferred: an agent that has no node facts takes them from two pods.
-func (n *nri) testInferred(t *testing.T) {
-	n.end(t, n.agent, "TERM")
-	configuration := strings.ReplaceAll(agentConfiguration, "DIR", n.dir)
-	for _, line := range []string{"  clusterDNS: [10.96.0.10]\n", "  clusterDomain: cluster.local\n", "  resolvConf: /etc/resolv.conf\n"} {
-		configuration = strings.Replace(configuration, line, "", 1)
-	}
-	n.write(t, "agent.yaml", configuration+"inferNodeFacts: true\n")
-	n.startAgent(t)
-	n.await(t, relayAddress, "/readyz")
-	for i := range 3 {
-		pod := nriPod(fmt.Sprintf("inferred-%d", i), corev1.PodSpec{}, "ClusterFirstWithAutopath")
-		container, d := n.startPod(t, pod), n.decide(n.hook(t, pod), pod)
-		if i == 0 {
-			n.awaitPod(t, pod.Name, func(p v1alpha1.NodePod) bool { return p.Outcome == string(cri.BadConfig) })
-			continue
-		}
-		n.awaitConfig(t, container, d.Config())
-	}
-	output, _ := n.command(t, "status")
-	if want := `cluster DNS 10.96.0.10, domain "cluster.local", host file "/etc/resolv.conf", from pods`; !strings.Contains(output, want) {
-		t.Errorf("no %q in\n%s", want, output)
-	}
 }

@@ -111,19 +111,15 @@ kind: NodeCacheConfiguration
 
 {{- /* The kubelet's configuration that the agent reads: a file and a directory. */}}
 {{- define "dnsconfigurer.agent.kubelet" -}}
-{{- if not (default dict .Values.agent.config).inferNodeFacts }}
 file: {{ .Values.agent.kubeletConfig | quote }}
 directory: {{ .Values.agent.kubeletConfigDir | quote }}
-{{- end }}
 {{- end }}
 
 {{- /* The AgentConfiguration: the chart's fields, then those of the values. */}}
 {{- define "dnsconfigurer.agent.config" -}}
 {{- $node := dict }}
 {{- $kubelet := include "dnsconfigurer.agent.kubelet" . | fromYaml }}
-{{- if (default dict .Values.agent.config).inferNodeFacts }}
-{{- $_ := set $node "resolvConf" .Values.agent.resolvConf }}
-{{- else if or $kubelet.file $kubelet.directory }}
+{{- if or $kubelet.file $kubelet.directory }}
 {{- with $kubelet.file }}{{ $_ := set $node "kubeletConfig" . }}{{ end }}
 {{- with $kubelet.directory }}{{ $_ := set $node "kubeletConfigDir" . }}{{ end }}
 {{- else }}
