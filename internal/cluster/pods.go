@@ -90,9 +90,6 @@ type PodsConfig struct {
 	// a machine that is too busy to end the other two in time.
 	GetTimeout time.Duration
 
-	// Metrics counts the requests for single pods. nil: they are not counted.
-	Metrics *PodMetrics
-
 	// Logger receives changes of state. nil: no log.
 	Logger *slog.Logger
 }

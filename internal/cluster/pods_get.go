@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,67 +73,48 @@ func (p *Pods) get(ctx context.Context, ref Ref) (policy.Pod, error) {
 	// The author of the pod decides how long this takes, so a failure does not open the circuit breaker.
 	release, err := p.large.acquire(ctx)
 	if err != nil {
-		p.cfg.Metrics.count(large, requestNoSlot)
 		return policy.Pod{}, err
 	}
 	defer release()
-	return p.getBySize(ctx, ref, large)
+	return p.getUpTo(ctx, ref, maxLarge)
 }
 
 // getSmall sends a small request for ref's pod. Its result opens or closes the circuit breaker.
 func (p *Pods) getSmall(ctx context.Context, ref Ref) (policy.Pod, error) {
 	if err := p.breaker.allow(); err != nil {
-		p.cfg.Metrics.count(small, requestNotSent)
 		return policy.Pod{}, err
 	}
-	pod, err := p.getBySize(ctx, ref, small)
-	switch resultOf(err) {
-	case requestNoSlot: // not a failure of the API server
-	case requestFailed:
-		p.breaker.failed(err)
-	default:
+	pod, err := p.getUpTo(ctx, ref, maxSmall)
+	switch {
+	case err == nil, errors.Is(err, ErrNotFound), errors.Is(err, errTooLarge):
 		p.breaker.succeeded()
+	case !errors.Is(err, errNoSlot): // which is not a failure of the API server
+		p.breaker.failed(err)
 	}
 	return pod, err
 }
 
-// resultOf returns the result of a request that was sent.
-func resultOf(err error) requestResult {
-	switch {
-	case err == nil:
-		return requestFound
-	case errors.Is(err, ErrNotFound):
-		return requestNotFound
-	case errors.Is(err, errTooLarge):
-		return requestTooLarge
-	case errors.Is(err, errNoSlot):
-		return requestNoSlot
-	}
-	return requestFailed
-}
-
-// getBySize requests ref's pod. The response may come from the API server's cache (resource
-// version 0), so that pod starts put no load on its storage. A cache that lags may have the previous
-// pod of this name, or none: then the storage is read.
-func (p *Pods) getBySize(ctx context.Context, ref Ref, s size) (policy.Pod, error) {
+// getUpTo requests ref's pod if it has at most limit bytes. The response may come from the API server's
+// cache (resource version 0), so that pod starts put no load on its storage. A cache that lags may have
+// the previous pod of this name, or none: then the storage is read.
+func (p *Pods) getUpTo(ctx context.Context, ref Ref, limit int64) (policy.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.GetTimeout)
 	defer cancel()
-	pod, err := p.request(ctx, ref, "0", s)
+	pod, err := p.request(ctx, ref, "0", limit)
 	if errors.Is(err, ErrNotFound) && !isAnswer(err) {
-		pod, err = p.request(ctx, ref, "", s)
+		pod, err = p.request(ctx, ref, "", limit)
 	}
-	p.cfg.Metrics.count(s, resultOf(err))
 	return pod, err
 }
 
 // request sends one request for ref's pod. An error that is an answer of the API server about
 // this pod wraps ErrNotFound.
-func (p *Pods) request(ctx context.Context, ref Ref, version string, s size) (policy.Pod, error) {
+func (p *Pods) request(ctx context.Context, ref Ref, version string, limit int64) (policy.Pod, error) {
 	r := p.cfg.Client.Get().Namespace(ref.Namespace).Resource(pods.name).Name(ref.Name).
 		VersionedParams(&metav1.GetOptions{ResourceVersion: version}, metav1.ParameterCodec)
-	pod, err := p.receive(ctx, r, s)
+	pod, err := p.receive(ctx, r, limit)
 	if isConnectionLost(err) { // for example of an API server that was restarted: another one may respond
-		pod, err = p.receive(ctx, r, s)
+		pod, err = p.receive(ctx, r, limit)
 	}
 	switch {
 	case apierrors.IsNotFound(err):
@@ -163,17 +143,15 @@ func (p *Pods) request(ctx context.Context, ref Ref, version string, s size) (po
 	return found, nil
 }
 
-// receive sends a request for a pod, and decodes the response if it is not larger than s permits. Of a
-// larger one it reads no more.
-func (p *Pods) receive(ctx context.Context, r *rest.Request, s size) (*corev1.Pod, error) {
+// receive sends a request for a pod, and decodes the response if it has at most limit bytes. Of a larger one it
+// reads no more.
+func (p *Pods) receive(ctx context.Context, r *rest.Request, limit int64) (*corev1.Pod, error) {
 	body, err := r.Stream(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer body.Close()
-	limit := int64(maxLarge)
-	if s == small { // a large request has a slot already
-		limit = maxSmall
+	if limit == maxSmall { // a large request has a slot already
 		release, err := p.decoded.acquire(ctx)
 		if err != nil {
 			return nil, err
@@ -214,55 +192,6 @@ func isAnswer(err error) bool {
 		return false
 	default:
 		return code >= 400 && code < 500
-	}
-}
-
-// size is the class of a request for a pod.
-type size string
-
-// The sizes.
-const (
-	small size = "small"
-	large size = "large"
-)
-
-// requestResult is the result of a request for a pod.
-type requestResult string
-
-// The results.
-const (
-	requestFound    requestResult = "found"
-	requestNotFound requestResult = "not_found"
-	requestTooLarge requestResult = "too_large" // a small request is sent again as a large one
-	requestFailed   requestResult = "failed"
-	requestNoSlot   requestResult = "no_slot"  // not sent: others were waited for until the lookup ended
-	requestNotSent  requestResult = "not_sent" // the API server does not respond
-)
-
-// PodMetrics counts the requests of a [Pods] for single pods. A nil PodMetrics counts nothing.
-type PodMetrics struct{ requests *prometheus.CounterVec }
-
-// NewPodMetrics returns metrics whose names begin with prefix, registered with r. It panics if r has
-// them already.
-func NewPodMetrics(r prometheus.Registerer, prefix string) *PodMetrics {
-	m := &PodMetrics{requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: prefix + "pod_requests_total",
-		Help: "Requests to the API server for single pods, by size of the object and result.",
-	}, []string{"size", "result"})}
-	for _, s := range []size{small, large} {
-		for _, result := range []requestResult{
-			requestFound, requestNotFound, requestTooLarge, requestFailed, requestNoSlot, requestNotSent,
-		} {
-			m.requests.WithLabelValues(string(s), string(result)) // an alert needs the series before the first event
-		}
-	}
-	r.MustRegister(m.requests)
-	return m
-}
-
-func (m *PodMetrics) count(s size, r requestResult) {
-	if m != nil {
-		m.requests.WithLabelValues(string(s), string(r)).Inc()
 	}
 }
 

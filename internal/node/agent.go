@@ -17,6 +17,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 )
@@ -33,7 +34,7 @@ type Agent struct {
 	Writer  *daemon.LogWriter // writes Log
 
 	agent   *Applier
-	pods    *LookupMetrics
+	drops   *events.Drops
 	facts   atomic.Pointer[v1alpha1.NodeFacts]
 	lookups atomic.Pointer[Lookups]
 	relays  relays
@@ -43,7 +44,7 @@ type Agent struct {
 func (s *Agent) Run(ctx context.Context, c AgentConfig) error {
 	registry := daemon.NewRegistry(s.Version)
 	s.Writer.Register(registry)
-	s.agent, s.pods = newApplier(newMetrics(registry), s.Log), NewLookupMetrics(registry, "dnsconfigurer_agent_")
+	s.agent, s.drops = newApplier(newMetrics(registry), s.Log), events.NewDrops(registry)
 	s.agent.RegisterDrift(registry)
 	s.relays.register(registry)
 	reloader := &daemon.Reloader[AgentConfig]{Source: s.Source, Signal: s.Reload, Log: s.Log, Apply: s.apply}
@@ -95,7 +96,7 @@ func (s *Agent) status() v1alpha1.AgentStatus {
 // apply applies c. The background task keeps pods and the host's file up to date.
 func (s *Agent) apply(c AgentConfig) (daemon.Task, error) {
 	pods := NewLookupConfig(c.NodeServerConfiguration, c.InCluster)
-	lookups, err := NewLookups(pods, "dnsconfigurer-agent/"+s.Version, s.pods, s.Log)
+	lookups, err := NewLookups(pods, "dnsconfigurer-agent/"+s.Version, s.drops, s.Log)
 	if err != nil {
 		return nil, err
 	}

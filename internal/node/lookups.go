@@ -12,7 +12,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
@@ -60,34 +59,17 @@ type Lookups struct {
 	pods *cluster.Pods
 }
 
-// LookupMetrics are the metrics of all Lookups of a process.
-type LookupMetrics struct {
-	drops    *events.Drops
-	requests *cluster.PodMetrics
-}
-
-// NewLookupMetrics returns metrics registered with r. The names of some begin with prefix. It panics if r
-// has them already.
-func NewLookupMetrics(r prometheus.Registerer, prefix string) *LookupMetrics {
-	return &LookupMetrics{events.NewDrops(r), cluster.NewPodMetrics(r, prefix)}
-}
-
-// NewReporter returns a reporter that logs, without an API server.
-func (m *LookupMetrics) NewReporter(log *slog.Logger) *events.Reporter {
-	return events.NewReporter(nil, "", m.drops, log)
-}
-
 // NewLookups returns lookups for cfg. userAgent is sent to the API server. If the client of the API
 // server cannot be created, ClientErr is set, and only static pods are found.
-func NewLookups(cfg LookupConfig, userAgent string, m *LookupMetrics, log *slog.Logger) (*Lookups, error) {
+func NewLookups(cfg LookupConfig, userAgent string, drops *events.Drops, log *slog.Logger) (*Lookups, error) {
 	l := &Lookups{}
 	if cfg.inCluster || cfg.kubeconfig != "" {
 		l.api, l.ClientErr = loadClient(cfg.kubeconfig, userAgent)
 	}
 	var err error
 	l.pods, err = cluster.NewPods(cluster.PodsConfig{Client: l.api, NodeName: cfg.node, Manifests: cfg.manifests, Timeout: cfg.timeout,
-		Metrics: m.requests, Logger: log})
-	l.Reporter = events.NewReporter(l.api, cfg.node, m.drops, log)
+		Logger: log})
+	l.Reporter = events.NewReporter(l.api, cfg.node, drops, log)
 	return l, err
 }
 

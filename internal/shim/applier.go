@@ -12,6 +12,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
@@ -22,7 +23,7 @@ import (
 type applier struct {
 	shim    *cri.Shim
 	metrics *cri.Metrics
-	pods    *node.LookupMetrics
+	drops   *events.Drops
 	version string // of the User-Agent at the API server
 	log     *slog.Logger
 
@@ -39,7 +40,7 @@ type applier struct {
 
 // passAll makes the shim pass every sandbox unchanged, because of problem.
 func (a *applier) passAll(problem error) {
-	a.shim.SetHook(&cri.Hook{Problem: problem, Report: a.pods.NewReporter(a.log).Report, Metrics: a.metrics})
+	a.shim.SetHook(&cri.Hook{Problem: problem, Report: events.NewReporter(nil, "", a.drops, a.log).Report, Metrics: a.metrics})
 }
 
 // apply applies c. If it fails, nothing has changed. The background tasks run after the next
@@ -94,7 +95,7 @@ func (a *applier) setLookups(cfg node.LookupConfig) error {
 	if a.lookups != nil && cfg == a.lookupCfg && a.clientErr == nil {
 		return nil
 	}
-	next, err := node.NewLookups(cfg, "dnsconfigurer-shim/"+a.version, a.pods, a.log)
+	next, err := node.NewLookups(cfg, "dnsconfigurer-shim/"+a.version, a.drops, a.log)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
@@ -89,8 +89,8 @@ func (r *reloadTest) start() (stop func()) {
 		source: Kind().FromFile(filepath.Join(r.dir, "shim.yaml")), signal: r.hangup,
 		lastGood: lastGood(filepath.Join(r.dir, "last-good-shim.yaml")), problems: &problemList{log: log}, log: log,
 		applier: &applier{
-			shim: r.shim,
-			pods: node.NewLookupMetrics(prometheus.NewRegistry(), "dnsconfigurer_shim_"), log: log,
+			shim:  r.shim,
+			drops: events.NewDrops(prometheus.NewRegistry()), log: log,
 		},
 	}
 	reloader.register(r.metrics)

@@ -13,7 +13,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 )
 
@@ -37,7 +37,7 @@ func (s *Server) Run(ctx context.Context) error {
 	problems := &problemList{log: s.Log}
 	r := &reloader{
 		source: s.Source, flags: s.FlagsErr, signal: s.Reload, lastGood: newLastGood(), problems: problems, log: s.Log,
-		applier: &applier{shim: shim, metrics: shim.Metrics, pods: node.NewLookupMetrics(registry, "dnsconfigurer_shim_"),
+		applier: &applier{shim: shim, metrics: shim.Metrics, drops: events.NewDrops(registry),
 			version: s.Version, log: s.Log},
 	}
 	r.register(registry)
