@@ -6,7 +6,6 @@ package apiserver_test
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -20,24 +19,15 @@ import (
 type lifecycleTest struct {
 	policyTest
 
-	binary, kubeconfig string
+	binary string
 }
 
 // TestAPIServerPolicies_Lifecycle tests that the policies are enforced whenever they are
 // installed, however they came to be.
 func TestAPIServerPolicies_Lifecycle(t *testing.T) {
 	c := apiserver.Start(t, withoutAccounts)
-	l := lifecycleTest{policyTest: policyTest{c.Kubectl(t), map[string]bool{}},
-		binary: process.Build(t, t.TempDir()), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
-	text, err := c.Kubeconfig(c.Address(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(l.kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	l := lifecycleTest{policyTest: policyTest{c.Kubectl(t), map[string]bool{}}, binary: process.Build(t, t.TempDir())}
 	l.namespace(t, "payments")
-	t.Run("check", l.check)
 	t.Run("domain", l.changeDomain)
 	t.Run("upgrade", l.upgrade)
 }
@@ -58,14 +48,6 @@ func (l lifecycleTest) all(t *testing.T) string {
 	return l.render(t, "--cluster-domain", "cluster.local", "--cluster-dns", "10.96.0.10")
 }
 
-// checked returns the output of policies --check, and its exit code.
-func (l lifecycleTest) checked(t *testing.T) (string, int) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), l.binary, "policies", "--check", "--kubeconfig", l.kubeconfig, "-n", "payments")
-	out, _ := cmd.CombinedOutput()
-	return string(out), cmd.ProcessState.ExitCode()
-}
-
 // until waits until the long pod is denied, or is not.
 func (l lifecycleTest) until(t *testing.T, want bool) {
 	t.Helper()
@@ -74,38 +56,6 @@ func (l lifecycleTest) until(t *testing.T, want bool) {
 		return strings.Contains(l.kubectl.DryRun(t.Context(), long).Refused, denied) == want
 	})
 	t.Logf("denied: %v, after %v", want, time.Since(start).Round(100*time.Millisecond))
-}
-
-// check: the command reports what is enforced before, during and after an installation.
-func (l lifecycleTest) check(t *testing.T) {
-	none := func(when string) {
-		t.Helper()
-		out, code := "", 0
-		poll.Until(t, when, func() bool {
-			out, code = l.checked(t)
-			return code == 1 &&
-				strings.Contains(out, "Pod: not enforced\nReplicaSet: not enforced\nJob: not enforced\n") &&
-				strings.Contains(out, "no policy is enforced")
-		})
-	}
-	none("before the installation")
-	for _, manifests := range []string{l.render(t), l.all(t)} {
-		l.kubectl.MustRun(t, manifests, "apply", "-f", "-")
-		poll.Until(t, "after the installation", func() bool {
-			out, code := l.checked(t)
-			return code == 0 &&
-				strings.Contains(out, "Pod: denied by dnsconfigurer-pods-errors; warned of by dnsconfigurer-pods-warnings\n") &&
-				strings.Contains(out, "ReplicaSet: warned of by dnsconfigurer-workloads-errors, dnsconfigurer-workloads-warnings\n") &&
-				strings.Contains(out, "Job: warned of by dnsconfigurer-jobs-errors, dnsconfigurer-jobs-warnings\n")
-		})
-	}
-	l.kubectl.MustRun(t, l.render(t), "delete", "-f", "-")
-	none("after the removal")
-	cmd := exec.CommandContext(t.Context(), l.binary, "policies", "--check", "--kubeconfig", l.kubeconfig, "-n", "missing")
-	if out, err := cmd.CombinedOutput(); err == nil ||
-		!strings.Contains(string(out), "creating a Pod in namespace missing as a dry run: ") {
-		t.Errorf("in a missing namespace: %v\n%s", err, out)
-	}
 }
 
 // changeDomain: with a shorter domain the long pod is allowed, with the former one denied.
