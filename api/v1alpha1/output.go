@@ -3,7 +3,10 @@
 
 package v1alpha1
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // VersionResult is what `version -o json` prints.
 type VersionResult struct {
@@ -153,4 +156,141 @@ type LookupAbsence struct {
 	Name    string `json:"name"`
 	Reason  string `json:"reason"`
 	Unknown bool   `json:"unknown"` // the name may exist: the manifests lack the objects that decide it
+}
+
+// DoctorResult is what `doctor -o json` prints: what is wrong with the DNS of a cluster. Lists
+// are never null.
+type DoctorResult struct {
+	Findings   []DoctorFinding    `json:"findings"`   // the most severe first
+	NotChecked []DoctorNotChecked `json:"notChecked"` // neither healthy nor unhealthy
+	Passed     int                `json:"passed"`     // the number of checks that ran without a finding
+
+	Pod    *DoctorPod    `json:"pod,omitempty"` // the pod of --pod
+	Probes []DoctorProbe `json:"probes"`        // by means, in the order in which they were sent
+}
+
+// DoctorFinding is a problem of the cluster's DNS.
+type DoctorFinding struct {
+	Code     string `json:"code"`     // stable; docs/debugging.md lists them
+	Severity string `json:"severity"` // error, warning, info
+	Object   string `json:"object"`   // such as "Service kube-system/kube-dns"
+	Message  string `json:"message"`  // what is wrong
+
+	Evidence []string `json:"evidence"`       // the values, lines or queries that show it
+	Cause    string   `json:"cause"`          // why, or what follows from it
+	Next     string   `json:"next"`           // the command to run next
+	More     int      `json:"more,omitempty"` // further findings with this code that are left out
+}
+
+// DoctorNotChecked lists checks that could not run.
+type DoctorNotChecked struct {
+	Checks []string `json:"checks"` // codes; empty: parts of a check
+	Why    string   `json:"why"`
+}
+
+// DoctorPod is what a pod should have, from the objects of the cluster.
+type DoctorPod struct {
+	Namespace  string   `json:"namespace"`
+	Name       string   `json:"name"`
+	Policy     string   `json:"policy"`
+	ResolvConf string   `json:"resolvConf"` // "": unknown
+	Hostname   string   `json:"hostname"`   // "": the node's, or unknown
+	FQDN       string   `json:"fqdn"`       // "": the pod has no domain
+	Notes      []string `json:"notes"`      // what is unknown, and what a lookup costs
+}
+
+// DoctorProbe is one query to a DNS server.
+type DoctorProbe struct {
+	Server      string   `json:"server"`   // address and port
+	Role        string   `json:"role"`     // service, endpoint, or flag
+	Means       string   `json:"means"`    // who sent it: network (this machine) or ephemeral-container
+	Protocol    string   `json:"protocol"` // udp or tcp
+	Name        string   `json:"name"`
+	Type        string   `json:"type"`
+	RCode       string   `json:"rcode"` // "": no reply
+	Answers     []string `json:"answers"`
+	Error       string   `json:"error,omitempty"` // why there is no reply
+	StartMicros int64    `json:"startMicros"`     // since the first probe; ephemeral-container: since the first one of the container
+	Micros      int64    `json:"micros"`          // until the reply, or the error
+}
+
+// NodePods is the output of the command pods with -o json, and the reply of the node agent.
+type NodePods struct {
+	Pods []NodePod `json:"pods"`
+
+	// Omitted is the number of pods that have no files in Pods, because the reply would be too
+	// large.
+	Omitted int `json:"omitted,omitempty"`
+}
+
+// NodePod is a sandbox of the node.
+type NodePod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	Sandbox   string `json:"sandbox"`
+
+	// Policy is the policy that the agent applies. "": the pod was not found.
+	Policy string `json:"policy"`
+
+	// Source is where the policy comes from: "spec" or "annotation".
+	Source string `json:"source"`
+
+	// Outcome is that of the decision, as in the metrics. "": there is none yet.
+	Outcome string `json:"outcome"`
+
+	// Refresh is the scope that applies to the pod: that of the configuration, or "always" or
+	// "never" of its annotation.
+	Refresh string `json:"refresh"`
+
+	Path     string `json:"path"`     // of the file; "": the pod has no container
+	Expected string `json:"expected"` // text of the last decision; "": there is none
+	Actual   string `json:"actual"`   // text of the file
+
+	// Drift is how the file differs: "missing", "unreadable", "empty", "different" or
+	// "outdated". "": it does not, or there is no decision.
+	Drift string `json:"drift"`
+
+	LastRefresh *time.Time `json:"lastRefresh"` // null: none
+	Restored    bool       `json:"restored"`    // the file has the kubelet's text by command
+	Error       string     `json:"error,omitempty"`
+}
+
+// NodeResult is the result of a command for the file of a pod.
+type NodeResult struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Result    string `json:"result"`
+	Detail    string `json:"detail,omitempty"`
+}
+
+// String returns r on one line.
+func (r NodeResult) String() string {
+	line := r.Namespace + "/" + r.Name + ": " + r.Result
+	if r.Detail != "" {
+		line += ": " + r.Detail
+	}
+	return line
+}
+
+// AgentStatus is the state of the node agent.
+type AgentStatus struct {
+	Component string         `json:"component"` // "agent"
+	Version   string         `json:"version"`
+	Mode      string         `json:"mode"`
+	Refresh   string         `json:"refresh"`
+	Relays    int            `json:"relays"` // connections of NRI relays and shims
+	Pods      int            `json:"pods"`
+	Drift     map[string]int `json:"drift"` // pods by kind of drift
+	Problems  []string       `json:"problems"`
+
+	// NodeFacts are those that decide the DNS of pods.
+	NodeFacts *NodeFacts `json:"nodeFacts,omitempty"`
+}
+
+// NodeFacts are the node facts of an agent.
+type NodeFacts struct {
+	ClusterDNS    []string `json:"clusterDNS"`
+	ClusterDomain string   `json:"clusterDomain"`
+	ResolvConf    string   `json:"resolvConf"` // path; "": pods inherit nothing
 }

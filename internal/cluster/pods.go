@@ -8,8 +8,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -18,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -259,4 +265,59 @@ func (p *Pods) lookupShared(ctx context.Context, ref Ref) (r result, err error) 
 // mayArrive reports whether the watch or the manifests are likely to deliver ref's pod.
 func (p *Pods) mayArrive(ref Ref) bool {
 	return p.table.isSynced() && !p.table.isLarge(ref.UID) || ref.isFromFile() && p.cfg.Manifests != ""
+}
+
+// maxManifest is the size in bytes of the largest file that the kubelet reads
+// (maxConfigLength in pkg/kubelet/config).
+const maxManifest = 10 << 20
+
+// staticPods reads the kubelet's static pods.
+type staticPods struct {
+	path    string // a directory or a file
+	node    string
+	publish func(map[types.NamespacedName]policy.Pod) // receives all pods after each reading
+}
+
+// read reads the manifests as the kubelet does: the one file, or in a directory every regular
+// file whose name does not begin with a dot, in the order of their names. Of two manifests of
+// a pod the later one wins. It returns the errors by path.
+func (s *staticPods) read() map[string]error {
+	failed := map[string]error{}
+	pods := map[types.NamespacedName]policy.Pod{}
+	files, err := s.list()
+	if err != nil {
+		failed[s.path] = err
+	}
+	for _, file := range files {
+		var pod *corev1.Pod
+		text, err := manifest.ReadRegular(file, maxManifest)
+		if err == nil {
+			pod, err = kube.ParseStaticPod(text, s.node)
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // removed since the directory was read
+		case err != nil:
+			failed[file] = err
+		default:
+			pods[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = kube.FromPod(pod)
+		}
+	}
+	s.publish(pods)
+	return failed
+}
+
+// list returns the files to read: those of the directory, or the one file (staticPodPath may be
+// either).
+func (s *staticPods) list() ([]string, error) {
+	entries, err := os.ReadDir(s.path)
+	if errors.Is(err, syscall.ENOTDIR) {
+		return []string{s.path}, nil
+	}
+	var files []string
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") {
+			files = append(files, filepath.Join(s.path, e.Name()))
+		}
+	}
+	return files, err
 }

@@ -197,7 +197,7 @@ func admissionCauses() []Check {
 			Code: "admission-skipped", Severity: warning,
 			What:  "an admission policy of dnsconfigurer has no binding, or its webhook has no ready endpoint",
 			cause: "pods are created unchecked",
-			next:  "kubectl -n dnsconfigurer get pods; dnsconfigurer policies --check",
+			next:  "kubectl -n dnsconfigurer get pods; kubectl get validatingadmissionpolicybindings",
 			needs: []need{read(Policies, Bindings, Validating, Mutating, Services, Slices)}, find: findAdmissionSkipped,
 		},
 	}
