@@ -55,6 +55,7 @@ func (p *Process[C]) run(
 	if err != nil {
 		return err
 	}
+	defer sockets.HoldProcessor()()
 	group.Tasks = append(group.Tasks,
 		func(ctx context.Context) error { return s.Run(ctx, sockets) },
 		func(ctx context.Context) error {

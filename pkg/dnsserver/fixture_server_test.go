@@ -84,6 +84,12 @@ func (s *testServer) serveOn(t testing.TB, addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.serve(t, sockets)
+}
+
+// serve runs the server with sockets until the test ends.
+func (s *testServer) serve(t testing.TB, sockets *Sockets) {
+	t.Helper()
 	s.result = make(chan error, 1)
 	s.sockets, s.addr = sockets, sockets.Addrs()[0]
 	ctx, stop := context.WithCancel(context.Background())

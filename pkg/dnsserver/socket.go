@@ -15,7 +15,7 @@ import (
 
 // Sockets are the sockets on which a Server receives queries. Use [Listen] or [ListenShared] to open them.
 type Sockets struct {
-	udp []*net.UDPConn // udp[i] and tcp[i] have the same address
+	udp []*udpSocket // udp[i] and tcp[i] have the same address
 	tcp []*net.TCPListener
 }
 
@@ -80,7 +80,7 @@ func (s *Sockets) listen(ctx context.Context, addr netip.AddrPort, shared bool) 
 		}
 		udp, err := listenUDP(ctx, netip.AddrPortFrom(addr.Addr(), l.Addr().(*net.TCPAddr).AddrPort().Port()), shared)
 		if err == nil {
-			s.tcp, s.udp = append(s.tcp, l), append(s.udp, udp)
+			s.tcp, s.udp = append(s.tcp, l), append(s.udp, &udpSocket{UDPConn: udp})
 			return nil
 		}
 		l.Close()
@@ -132,11 +132,10 @@ func (s *Sockets) Close() {
 
 // stopReading ends all reads, now and later. Replies can still be sent.
 func (s *Sockets) stopReading() {
-	past := time.Unix(1, 0)
 	for _, c := range s.udp {
-		c.SetReadDeadline(past)
+		c.stopReading()
 	}
 	for _, l := range s.tcp {
-		l.SetDeadline(past)
+		l.SetDeadline(time.Unix(1, 0))
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"os"
 	"strconv"
 	"syscall"
-	"time"
 	"unsafe"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -128,7 +127,7 @@ func takeOver(c syscall.Conn) error {
 
 // socketDrops returns the number of packets that the kernel has dropped for a socket (SO_MEMINFO in
 // linux/sock_diag.h).
-func socketDrops(conn *net.UDPConn) (n uint32, err error) {
+func socketDrops(conn *udpSocket) (n uint32, err error) {
 	const drops, fields = 8, 9 // SK_MEMINFO_DROPS, SK_MEMINFO_VARS
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -168,7 +167,9 @@ const controlLen = 64
 // batch holds the packets that one recvmmsg(2) has read, and the replies to them. It takes 357 kB of address space;
 // 274 kB are resident from the start (mincore(2)): newBatch writes to each of the packetBuffers.
 type batch struct {
+	socket   *udpSocket
 	conn     syscall.RawConn
+	held     heldWait
 	packets  [batchSize]packetBuffers
 	incoming [batchSize]mmsghdr
 	outgoing [batchSize]mmsghdr
@@ -199,12 +200,13 @@ type mmsghdr struct {
 }
 
 // newBatch returns a batch for a socket. waits counts how often send finds the send buffer full.
-func newBatch(conn *net.UDPConn, waits prometheus.Counter) (*batch, error) {
+func newBatch(conn *udpSocket, waits prometheus.Counter) (*batch, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	b := &batch{conn: raw}
+	b := &batch{socket: conn, conn: raw}
+	b.held.init(b)
 	for i := range b.packets {
 		p := &b.packets[i]
 		p.in.Base, p.out.Base = &p.packet[0], &p.reply[0]
@@ -221,7 +223,7 @@ func newBatch(conn *net.UDPConn, waits prometheus.Counter) (*batch, error) {
 		b.n, b.err = callMmsg(unix.SYS_SENDMMSG, fd, b.outgoing[b.sent:b.replies])
 		if b.err == unix.EAGAIN {
 			waits.Inc()
-			return false
+			return conn.waitForRoom(fd)
 		}
 		return true
 	}
@@ -236,15 +238,19 @@ func callMmsg(call, fd uintptr, messages []mmsghdr) (int, syscall.Errno) {
 	return int(n), err
 }
 
-// receive waits for packets and returns how many there are. After the read deadline it
-// first returns the packets that have arrived, and then the error.
-func (b *batch) receive() (int, error) {
+// receive waits for packets and returns how many there are. After stopReading it first returns the
+// packets that have arrived, and then [os.ErrDeadlineExceeded]. If the socket is outside of the runtime's
+// poller and wait is false, receive does not wait and may return 0.
+func (b *batch) receive(wait bool) (int, error) {
 	for i := range b.incoming {
 		h := &b.incoming[i].header // the kernel has overwritten both lengths
 		h.Namelen = uint32(unsafe.Sizeof(b.packets[i].client))
 		h.SetControllen(controlLen)
 	}
 	b.replies = 0
+	if b.socket.file != nil {
+		return b.receiveHeld(wait)
+	}
 	err := b.conn.Read(b.read)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		// Control ignores the deadline, and the read does not block.
@@ -308,7 +314,7 @@ func (b *batch) send() {
 			return
 		}
 		switch {
-		case b.err == unix.EINTR:
+		case b.err == unix.EINTR, b.err == unix.EAGAIN: // after waitForRoom
 		case b.err != 0:
 			b.sent++ // sendmmsg(2) returns an error for the first message only: skip this one
 		default:
@@ -321,14 +327,21 @@ func (b *batch) send() {
 // deferred returns a function that sends the reply to packet i, best effort, after the batch is reused. Its
 // control message is empty if the socket is bound to a single address.
 func (b *batch) deferred(i int) (send func(wire []byte)) {
+	socket := b.socket
 	client, length, control := b.packets[i].client, b.incoming[i].header.Namelen, bytes.Clone(b.oob(i))
 	return func(wire []byte) {
 		out := unix.Iovec{Base: &wire[0]}
 		out.SetLen(len(wire))
 		message := [1]mmsghdr{newMessage(&out, &client, length, control)}
 		_ = b.conn.Write(func(fd uintptr) bool {
-			_, err := callMmsg(unix.SYS_SENDMMSG, fd, message[:])
-			return err != unix.EAGAIN
+			for {
+				if _, err := callMmsg(unix.SYS_SENDMMSG, fd, message[:]); err != unix.EAGAIN {
+					return true
+				}
+				if !socket.waitForRoom(fd) {
+					return false
+				}
+			}
 		})
 	}
 }
@@ -356,11 +369,4 @@ func (b *batch) oob(i int) []byte {
 		return control[:unix.CmsgSpace(unix.SizeofInet6Pktinfo)]
 	}
 	return nil
-}
-
-// pause sleeps. Go's timers are too coarse: a process with nothing else to do sleeps in
-// epoll_wait(2), which counts milliseconds.
-func pause(d time.Duration) {
-	t := unix.NsecToTimespec(int64(d))
-	_ = unix.Nanosleep(&t, nil) // an interrupted sleep is fine
 }

@@ -167,18 +167,34 @@ func TestListen_SilentNeighbors(t *testing.T) {
 	}
 }
 
-// TestServeUDP_SendBufferFull: a reply that finds the send buffer full waits for room, and is counted.
+// TestServeUDP_SendBufferFull: a reply that finds the send buffer full waits for room, and is counted, in the runtime's
+// poller and outside of it.
 func TestServeUDP_SendBufferFull(t *testing.T) {
 	if !netns.Enter(t) {
 		return
 	}
 	netns.Run(t, "ip link set lo up")
 	netns.NewPod(t, 0)
-	s := newTestServer(t, smallCluster, Config{})
-	s.serveOn(t, "10.244.0.1:0")
-	if err := s.sockets.udp[0].SetWriteBuffer(16 << 10); err != nil {
-		t.Fatal(err)
+	for _, held := range []bool{false, true} {
+		sockets, err := Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("10.244.0.1:0")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sockets.udp[0].SetWriteBuffer(16 << 10); err != nil {
+			t.Fatal(err)
+		}
+		if held {
+			sockets.udp[0].leavePoller()
+		}
+		s := newTestServer(t, smallCluster, Config{})
+		s.serve(t, sockets)
+		expectSendWait(t, s)
 	}
+}
+
+// expectSendWait sends queries with a full send buffer until a reply has waited.
+func expectSendWait(t *testing.T, s *testServer) {
+	t.Helper()
 	conn, err := s.sockets.udp[0].SyscallConn()
 	if err != nil {
 		t.Fatal(err)

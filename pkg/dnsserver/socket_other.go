@@ -16,6 +16,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// udpSocket is a UDP socket.
+type udpSocket struct{ *net.UDPConn }
+
+func (s *udpSocket) stopReading() { s.SetReadDeadline(time.Unix(1, 0)) }
+
+// HoldProcessor is a no-op: the readers wait in the runtime's poller.
+func (s *Sockets) HoldProcessor() (restore func()) { return func() {} }
+
 func listenUDP(ctx context.Context, addr netip.AddrPort, shared bool) (*net.UDPConn, error) {
 	var config net.ListenConfig
 	if shared {
@@ -36,12 +44,12 @@ func share(string, string, syscall.RawConn) error {
 
 func takeOver(syscall.Conn) error { return nil }
 
-func socketDrops(*net.UDPConn) (uint32, error) { return 0, nil }
+func socketDrops(*udpSocket) (uint32, error) { return 0, nil }
 
 // batch holds one packet and the reply to it: recvmmsg(2) is used on Linux only. The destination address of the
 // packet is unknown. If the socket has a wildcard address, the routing table chooses the source address of the reply.
 type batch struct {
-	conn   *net.UDPConn
+	conn   *udpSocket
 	buf    [maxQuery]byte
 	out    [maxUDP]byte
 	n      int
@@ -49,11 +57,11 @@ type batch struct {
 	answer []byte
 }
 
-func newBatch(conn *net.UDPConn, _ prometheus.Counter) (*batch, error) {
+func newBatch(conn *udpSocket, _ prometheus.Counter) (*batch, error) {
 	return &batch{conn: conn}, nil
 }
 
-func (b *batch) receive() (n int, err error) {
+func (b *batch) receive(bool) (n int, err error) {
 	b.answer = nil
 	b.n, b.from, err = b.conn.ReadFromUDPAddrPort(b.buf[:])
 	return 1, err
@@ -77,4 +85,4 @@ func (b *batch) send() {
 	b.answer = nil
 }
 
-func pause(time.Duration) {} // a batch of one packet gains nothing from a pause
+func (b *batch) pause(time.Duration) {} // a batch of one packet gains nothing from a pause

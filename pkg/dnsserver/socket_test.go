@@ -63,7 +63,8 @@ func TestReader_ReadErrors(t *testing.T) {
 	defer conn.Close()
 	synctest.Test(t, func(t *testing.T) {
 		var log logbuffer.Buffer
-		r := &reader{server: newServer(t, "loaded", Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}), conn: conn}
+		s := newServer(t, "loaded", Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		r := &reader{server: s, conn: &udpSocket{UDPConn: conn}}
 		begin := time.Now()
 		expect := func(pauses, messages int) {
 			t.Helper()

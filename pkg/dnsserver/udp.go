@@ -43,8 +43,8 @@ const (
 // serveUDP answers the queries that conn receives until its read deadline passes. Normally one
 // goroutine reads, so that all packets that arrive while it is busy cost a single wake-up. With
 // each batch of busyBatch packets or more it wakes another reader.
-func (s *Server) serveUDP(ctx context.Context, conn *net.UDPConn) error {
-	readers := make([]*reader, min(runtime.GOMAXPROCS(0), maxReaders))
+func (s *Server) serveUDP(ctx context.Context, conn *udpSocket) error {
+	readers := make([]*reader, min(runtime.NumCPU(), runtime.GOMAXPROCS(0), maxReaders))
 	for i := range readers {
 		b, err := newBatch(conn, s.metrics.sendWaits)
 		if err != nil {
@@ -78,7 +78,7 @@ func (s *Server) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 // reader is the state of a goroutine that reads a socket.
 type reader struct {
 	server  *Server
-	conn    *net.UDPConn
+	conn    *udpSocket
 	batch   *batch
 	query   *query
 	replies []reply // of the batch, not yet counted
@@ -93,7 +93,7 @@ type reader struct {
 func (r *reader) run(ctx context.Context, wake chan<- struct{}, least int) error {
 	var last time.Time // end of the previous batch
 	for ctx.Err() == nil {
-		n, err := r.batch.receive()
+		n, err := r.batch.receive(least == 0)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed):
 			return err
@@ -113,7 +113,7 @@ func (r *reader) run(ctx context.Context, wake chan<- struct{}, least int) error
 			return nil
 		}
 		if n < busyBatch && start.Sub(last) < batchWindow {
-			pause(batchDelay)
+			r.batch.pause(batchDelay)
 		}
 		last = time.Now()
 	}
@@ -186,12 +186,12 @@ func (r *reader) replyLater(ctx context.Context, i int, wait func(context.Contex
 // receive buffer is full. The zero value has no sockets.
 type receiveDrops struct {
 	mu      sync.Mutex
-	sockets []*net.UDPConn
+	sockets []*udpSocket
 	last    uint64 // the last count: the sockets are closed before the last scrape
 }
 
 // setSockets sets the sockets to count for.
-func (d *receiveDrops) setSockets(sockets []*net.UDPConn) {
+func (d *receiveDrops) setSockets(sockets []*udpSocket) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.sockets = sockets

@@ -1,0 +1,142 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsserver
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// listenHeld opens n sockets outside of the runtime's poller.
+func listenHeld(t *testing.T, n int) *Sockets {
+	t.Helper()
+	sockets, err := ListenShared(t.Context(), slices.Repeat([]netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sockets.Close)
+	for _, c := range sockets.udp {
+		if c.leavePoller(); c.file == nil {
+			t.Fatal("the socket is in the poller")
+		}
+	}
+	return sockets
+}
+
+// TestHoldProcessor_Processors: there is one processor more while a reader may hold one, and none
+// if the user has set the number or there is one only.
+func TestHoldProcessor_Processors(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for _, tt := range []struct {
+		variable   string
+		processors int
+		want       int
+	}{{"", 3, 4}, {"", 1, 1}, {"3", 3, 3}} {
+		t.Setenv("GOMAXPROCS", tt.variable)
+		runtime.GOMAXPROCS(tt.processors)
+		sockets, err := Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		restore := sockets.HoldProcessor()
+		if got := runtime.GOMAXPROCS(0); got != tt.want || (sockets.udp[0].file != nil) != (tt.want > tt.processors) {
+			t.Errorf("%+v: %d processors, file %v", tt, got, sockets.udp[0].file)
+		}
+		if restore(); runtime.GOMAXPROCS(0) != tt.processors {
+			t.Errorf("%+v: %d processors after restore", tt, runtime.GOMAXPROCS(0))
+		}
+		sockets.Close()
+	}
+}
+
+// TestHoldProcessor_Stop: a server stops while its readers wait, within and after holdTime, and first answers the
+// queries that have arrived, at each of its sockets.
+func TestHoldProcessor_Stop(t *testing.T) {
+	for _, idle := range []time.Duration{0, 3 * holdTime} {
+		s, sockets := newTestServer(t, smallCluster, Config{}), listenHeld(t, 3)
+		var clients []net.Conn
+		for _, addr := range sockets.Addrs() {
+			c, err := net.Dial("udp", addr.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			c.SetReadDeadline(time.Now().Add(time.Minute))
+			clients = append(clients, c)
+		}
+		exchangeAll := func(queries int, between func()) {
+			t.Helper()
+			for _, c := range clients {
+				for range queries {
+					if _, err := c.Write(mustPack(t, parseQuery("web.default.svc.cluster.local. A", false))); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			between()
+			for _, c := range clients {
+				for range queries {
+					if _, err := c.Read(make([]byte, maxUDP)); err != nil {
+						t.Fatalf("idle for %v: %v", idle, err)
+					}
+				}
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx, sockets) }()
+		exchangeAll(1, func() {})
+		time.Sleep(idle)
+		exchangeAll(100, stop)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestHoldProcessor_Closed: the error of a socket that others have closed ends the server.
+func TestHoldProcessor_Closed(t *testing.T) {
+	s, sockets := newServer(t, smallCluster, Config{}), listenHeld(t, 1)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(t.Context(), sockets) }()
+	time.Sleep(holdTime / 2)
+	sockets.udp[0].Close()
+	if err := <-ended; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("got %v, want the error of the socket", err)
+	}
+}
+
+// TestHoldProcessor_GarbageCollection: the world stops while a reader holds its processor, and no query is lost.
+func TestHoldProcessor_GarbageCollection(t *testing.T) {
+	s, sockets := newTestServer(t, smallCluster, Config{}), listenHeld(t, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, sockets) }()
+	collected := make(chan struct{})
+	go func() {
+		defer close(collected)
+		for ctx.Err() == nil {
+			runtime.GC()
+		}
+	}()
+	client := dns.Client{Timeout: time.Minute}
+	for i := range 200 {
+		if _, _, err := client.Exchange(parseQuery("web.default.svc.cluster.local. A", i%2 == 0), sockets.Addrs()[0].String()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	<-collected
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
