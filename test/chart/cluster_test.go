@@ -34,23 +34,43 @@ const operatorKinds = `
     {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}
 `
 
-// namespace is the namespace of the release in the tests with an API server.
-const namespace = "dns-system"
-
 // cluster is an API server without controllers, and its clients.
 type cluster struct {
 	*testing.T
-	server  *apiserver.Cluster
-	kubectl *apiserver.Kubectl
-	env     []string // of helm
+	kubectl   *apiserver.Kubectl
+	env       []string // of helm
+	namespace string   // of the release
 
 	kubeconfig string // path
 }
 
-// newCluster starts an API server with further flags.
-func newCluster(t *testing.T, flags ...string) *cluster {
+// TestCluster tests the chart with an API server. Each test has a namespace of its own, and removes what is
+// outside.
+func TestCluster(t *testing.T) {
+	c := newCluster(t)
+	for _, test := range []struct {
+		name string
+		run  func(*cluster)
+	}{
+		{"dry-run", testDryRun},
+		{"lifecycle", testLifecycle},
+		{"service-ports", testServicePorts},
+		{"restricted", testRestricted},
+		{"from-manifests", testFromManifests},
+		{"migration", testMigration}, // leaves the Service kube-dns
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := *c
+			c.T, c.namespace = t, test.name
+			test.run(&c)
+		})
+	}
+}
+
+// newCluster starts an API server.
+func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	server := apiserver.Start(t, flags...)
+	server := apiserver.Start(t)
 	text, err := server.Kubeconfig(server.Address(), "")
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +79,7 @@ func newCluster(t *testing.T, flags ...string) *cluster {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{T: t, server: server, kubectl: server.Kubectl(t), kubeconfig: file, env: append(os.Environ(), "KUBECONFIG="+file)}
+	c := &cluster{T: t, namespace: system, kubectl: server.Kubectl(t), kubeconfig: file, env: append(os.Environ(), "KUBECONFIG="+file)}
 	for _, dir := range []string{"HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME"} {
 		c.env = append(c.env, dir+"="+t.TempDir())
 	}
@@ -88,7 +108,7 @@ func (c *cluster) helm(args ...string) {
 
 // tryHelm runs helm. A line of a warning is an error.
 func (c *cluster) tryHelm(args ...string) error {
-	cmd := exec.CommandContext(c.Context(), helmPath, append(args, "--namespace", namespace)...)
+	cmd := exec.CommandContext(c.Context(), helmPath, append(args, "--namespace", c.namespace)...)
 	cmd.Env = c.env
 	var problems bytes.Buffer
 	cmd.Stderr = &problems
@@ -98,23 +118,22 @@ func (c *cluster) tryHelm(args ...string) error {
 	return nil
 }
 
-// TestCluster_DryRun checks with a real API server what the chart renders, with each set of
+// testDryRun checks with a real API server what the chart renders, with each set of
 // values: no unknown fields, no invalid values, no warnings.
-func TestCluster_DryRun(t *testing.T) {
-	c := newCluster(t)
+func testDryRun(c *cluster) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) < 4 {
-		t.Fatalf("%q, %v", files, err)
+		c.Fatalf("%q, %v", files, err)
 	}
 	for _, values := range append(files, filepath.Join(chartDir, "values.yaml")) {
-		out, err := helm(t, "template", "dnsconfigurer", chartDir, "--namespace", "kube-system",
+		out, err := helm(c.T, "template", "dnsconfigurer", chartDir, "--namespace", "kube-system",
 			"--kube-version", "1.36.0", "--values", values)
 		if err != nil {
-			t.Fatal(err)
+			c.Fatal(err)
 		}
 		applied := c.run(out, "apply", "--server-side", "--dry-run=server", "-f", "-")
-		if got, want := strings.Count(applied, "\n"), len(objects(t, out)); got != want {
-			t.Errorf("%s: the API server accepted %d objects of %d:\n%s", values, got, want, applied)
+		if got, want := strings.Count(applied, "\n"), len(objects(c.T, out)); got != want {
+			c.Errorf("%s: the API server accepted %d objects of %d:\n%s", values, got, want, applied)
 		}
 	}
 }
@@ -184,9 +203,9 @@ type version struct {
 }
 
 // withoutReleases removes helm's records of its releases.
-func withoutReleases(objects map[string]version) map[string]version {
+func (c *cluster) withoutReleases(objects map[string]version) map[string]version {
 	maps.DeleteFunc(objects, func(key string, _ version) bool {
-		return strings.HasPrefix(key, "Secret "+namespace+"/sh.helm.release.")
+		return strings.HasPrefix(key, "Secret "+c.namespace+"/sh.helm.release.")
 	})
 	return objects
 }
@@ -204,79 +223,77 @@ func added(before, after map[string]version) (keys []string) {
 
 func (c *cluster) wantReplicas(want int) {
 	c.Helper()
-	if got := c.run("", "get", "deployment", "dnsconfigurer-dns", "--namespace", namespace,
+	if got := c.run("", "get", "deployment", "dnsconfigurer-dns", "--namespace", c.namespace,
 		"--output=jsonpath={.spec.replicas}"); got != strconv.Itoa(want) {
 		c.Errorf("%s replicas, want %d", got, want)
 	}
 }
 
-// TestCluster_Lifecycle installs the chart with all components, installs it again, upgrades it
+// testLifecycle installs the chart with all components, installs it again, upgrades it
 // from an older version, rolls back, and uninstalls it.
-func TestCluster_Lifecycle(t *testing.T) {
-	c := newCluster(t)
+func testLifecycle(c *cluster) {
 	before := c.list()
 	values := []string{"--values", "testdata/everything.yaml"}
 	upgrade := append([]string{"upgrade", "--install", "dnsconfigurer", chartDir}, values...)
 
-	c.helm(append([]string{"install", "dnsconfigurer", previousChart(t), "--create-namespace"}, values...)...)
+	c.helm(append([]string{"install", "dnsconfigurer", previousChart(c.T), "--create-namespace"}, values...)...)
 	c.wantReplicas(3)
-	old := added(before, withoutReleases(c.list()))
+	old := added(before, c.withoutReleases(c.list()))
 
 	c.helm(upgrade...)
 	c.wantReplicas(2)
-	current := withoutReleases(c.list())
+	current := c.withoutReleases(c.list())
 	if got := added(before, current); !slices.Equal(got, old) {
-		t.Errorf("objects after the upgrade: %q, before: %q", got, old)
+		c.Errorf("objects after the upgrade: %q, before: %q", got, old)
 	}
 
 	c.helm(upgrade...)
-	for key, v := range withoutReleases(c.list()) {
+	for key, v := range c.withoutReleases(c.list()) {
 		if v != current[key] {
-			t.Errorf("%s has changed without a change of the chart: %+v, before %+v", key, v, current[key])
+			c.Errorf("%s has changed without a change of the chart: %+v, before %+v", key, v, current[key])
 		}
 	}
 
 	c.helm(append(upgrade, "--set", "agent.enabled=false,nodeCache.enabled=false")...)
-	less := withoutReleases(c.list())
+	less := c.withoutReleases(c.list())
 	for _, key := range added(less, current) {
 		if !strings.Contains(key, "-agent") && !strings.Contains(key, "-nri") && !strings.Contains(key, "-node-cache") {
-			t.Errorf("%s was removed with agent and node cache", key)
+			c.Errorf("%s was removed with agent and node cache", key)
 		}
 	}
-	if _, found := less["DaemonSet "+namespace+"/dnsconfigurer-agent"]; found || len(less) >= len(current) {
-		t.Error("the agent is still installed")
+	if _, found := less["DaemonSet "+c.namespace+"/dnsconfigurer-agent"]; found || len(less) >= len(current) {
+		c.Error("the agent is still installed")
 	}
 
 	c.helm("rollback", "dnsconfigurer", "1")
 	c.wantReplicas(3)
-	if got := added(before, withoutReleases(c.list())); !slices.Equal(got, old) {
-		t.Errorf("objects after the rollback: %q, want %q", got, old)
+	if got := added(before, c.withoutReleases(c.list())); !slices.Equal(got, old) {
+		c.Errorf("objects after the rollback: %q, want %q", got, old)
 	}
 
 	c.helm("uninstall", "dnsconfigurer")
 	after := c.list()
-	want := []string{"Namespace/" + namespace} // as docs/install.md says
+	want := []string{"Namespace/" + c.namespace} // as docs/install.md says
 	if got := added(before, after); !slices.Equal(got, want) {
-		t.Errorf("left after the uninstallation: %q, want %q", got, want)
+		c.Errorf("left after the uninstallation: %q, want %q", got, want)
 	}
 	if lost := added(after, before); len(lost) > 0 {
-		t.Errorf("removed with the chart: %q", lost)
+		c.Errorf("removed with the chart: %q", lost)
 	}
 }
 
-// TestCluster_ServicePorts checks that the cluster DNS is not installed where an existing Service would
+// testServicePorts checks that the cluster DNS is not installed where an existing Service would
 // send queries to a port of its pods that has no server, and that an installed one can be upgraded.
-func TestCluster_ServicePorts(t *testing.T) {
-	c := newCluster(t)
-	c.run("", "create", "namespace", namespace)
+func testServicePorts(c *cluster) {
+	c.run("", "create", "namespace", c.namespace)
 	setService := func(selector, targetPort string) {
 		c.run(fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: any, namespace: %s}, spec: {
 			selector: {%s}, ports: [{name: dns, port: 53, protocol: UDP, targetPort: dns},
 				{name: dns-tcp, port: 53, protocol: TCP, targetPort: %s}, {name: metrics, port: 9153, targetPort: 9153}]}}`,
-			namespace, selector, targetPort), "apply", "--server-side", "--force-conflicts", "-f", "-")
+			c.namespace, selector, targetPort), "apply", "--server-side", "--force-conflicts", "-f", "-")
 	}
 	const selector, with, without = "k8s-app: kube-dns", "dns.port53=true", "dns.port53=false"
-	const want5353 = "the Service dns-system/any selects the pods and has targetPort 5353 for port 53/TCP, " +
+	const want5353 = "the Service service-ports/any selects the pods and has targetPort 5353 for port 53/TCP, " +
 		"and the pods listen on 53 and 1053"
 
 	for _, tt := range []struct{ selector, targetPort, set, want string }{
@@ -291,46 +308,46 @@ func TestCluster_ServicePorts(t *testing.T) {
 		{selector, "1053", "dns.enabled=true", ""},
 		{selector, "dns-tcp", "dns.enabled=true", ""},
 	} {
-		c.run("", "delete", "service", "any", "--namespace", namespace, "--ignore-not-found")
+		c.run("", "delete", "service", "any", "--namespace", c.namespace, "--ignore-not-found")
 		setService(tt.selector, tt.targetPort)
 		err := c.tryHelm("install", "dnsconfigurer", chartDir, "--dry-run=server", "--set", tt.set)
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
-			t.Errorf("selector %s, targetPort %s, --set %s: %v, want %q", tt.selector, tt.targetPort, tt.set, err, tt.want)
+			c.Errorf("selector %s, targetPort %s, --set %s: %v, want %q", tt.selector, tt.targetPort, tt.set, err, tt.want)
 		}
 	}
 
 	c.helm("install", "dnsconfigurer", chartDir, "--set", without)
 	setService(selector, "5353")
 	if err := c.tryHelm("upgrade", "dnsconfigurer", chartDir, "--set", with); err == nil || !strings.Contains(err.Error(), want5353) {
-		t.Errorf("upgrade of pods without port 53: %v", err)
+		c.Errorf("upgrade of pods without port 53: %v", err)
 	}
 	setService(selector, "53")
 	c.helm("upgrade", "dnsconfigurer", chartDir, "--set", with)
 	setService(selector, "5353")
 	c.helm("upgrade", "dnsconfigurer", chartDir, "--set", "dns.replicas=3")
 	c.wantReplicas(3)
+	c.helm("uninstall", "dnsconfigurer")
 }
 
-// TestCluster_Restricted checks that the level restricted of the Pod Security Standards permits the pods of
+// testRestricted checks that the level restricted of the Pod Security Standards permits the pods of
 // the cluster DNS with their sysctl.
-func TestCluster_Restricted(t *testing.T) {
-	c := newCluster(t)
-	c.run("", "create", "namespace", namespace)
-	c.run("", "label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
-	c.run("", "create", "serviceaccount", "dnsconfigurer-dns", "--namespace", namespace)
-	template := at(render(t, "")["Deployment dnsconfigurer-dns"], "spec", "template").(map[string]any)
+func testRestricted(c *cluster) {
+	c.run("", "create", "namespace", c.namespace)
+	c.run("", "label", "namespace", c.namespace, "pod-security.kubernetes.io/enforce=restricted")
+	c.run("", "create", "serviceaccount", "dnsconfigurer-dns", "--namespace", c.namespace)
+	template := at(render(c.T, "")["Deployment dnsconfigurer-dns"], "spec", "template").(map[string]any)
 	template["apiVersion"], template["kind"] = "v1", "Pod"
 	metadata := template["metadata"].(map[string]any)
-	metadata["name"], metadata["namespace"] = "dns", namespace
+	metadata["name"], metadata["namespace"] = "dns", c.namespace
 	for sysctl, want := range map[string]string{"net.ipv4.ip_unprivileged_port_start": "", "net.core.somaxconn": "forbidden sysctls"} {
 		at(template, "spec", "securityContext").(map[string]any)["sysctls"].([]any)[0].(map[string]any)["name"] = sysctl
 		text, err := yaml.Marshal(template)
 		if err != nil {
-			t.Fatal(err)
+			c.Fatal(err)
 		}
-		got := c.kubectl.DryRun(t.Context(), string(text))
+		got := c.kubectl.DryRun(c.Context(), string(text))
 		if len(got.Warnings) > 0 || (got.Refused == "") != (want == "") || !strings.Contains(got.Refused, want) {
-			t.Errorf("%s: %+v, want %q", sysctl, got, want)
+			c.Errorf("%s: %+v, want %q", sysctl, got, want)
 		}
 	}
 }
@@ -338,17 +355,16 @@ func TestCluster_Restricted(t *testing.T) {
 // helmLine matches the lines that "make manifests" removes from what helm renders.
 var helmLine = regexp.MustCompile(`(?m)^ *(app\.kubernetes\.io/managed-by|helm\.sh/chart): .*\n`)
 
-// TestCluster_FromManifests replaces manifests of "make manifests" by a release of the chart, as
+// testFromManifests replaces manifests of "make manifests" by a release of the chart, as
 // docs/install.md says: the objects stay, so that their pods do, and belong to the release.
-func TestCluster_FromManifests(t *testing.T) {
-	c := newCluster(t)
-	c.run("", "create", "namespace", namespace)
+func testFromManifests(c *cluster) {
+	c.run("", "create", "namespace", c.namespace)
 	before := c.list()
 	values := []string{"--set", "dns.enabled=true,nodeCache.enabled=true,agent.enabled=true,policies.enabled=true"}
-	template := []string{"template", "dnsconfigurer", chartDir, "--namespace", namespace, "--kube-version", "1.36.0"}
-	text, err := helm(t, append(template, values...)...)
+	template := []string{"template", "dnsconfigurer", chartDir, "--namespace", c.namespace, "--kube-version", "1.36.0"}
+	text, err := helm(c.T, append(template, values...)...)
 	if err != nil {
-		t.Fatal(err)
+		c.Fatal(err)
 	}
 	c.run(helmLine.ReplaceAllString(text, ""), "apply", "--server-side", "-f", "-")
 	applied := c.list()
@@ -356,18 +372,18 @@ func TestCluster_FromManifests(t *testing.T) {
 	c.helm(append([]string{"install", "dnsconfigurer", chartDir, "--take-ownership", "--force-conflicts"}, values...)...)
 	c.helm(append([]string{"upgrade", "dnsconfigurer", chartDir, "--force-conflicts", "--set", "dns.replicas=3"}, values...)...)
 	c.wantReplicas(3)
-	adopted := withoutReleases(c.list())
+	adopted := c.withoutReleases(c.list())
 	if lost, more := added(adopted, applied), added(applied, adopted); len(lost)+len(more) > 0 {
-		t.Errorf("objects removed by the installation: %q, added: %q", lost, more)
+		c.Errorf("objects removed by the installation: %q, added: %q", lost, more)
 	}
 	for key, v := range applied {
 		if got := adopted[key]; got.uid != v.uid {
-			t.Errorf("%s was deleted and created again", key)
+			c.Errorf("%s was deleted and created again", key)
 		}
 	}
 
 	c.helm("uninstall", "dnsconfigurer")
 	if got := added(before, c.list()); len(got) > 0 {
-		t.Errorf("left after the uninstallation: %q", got)
+		c.Errorf("left after the uninstallation: %q", got)
 	}
 }
