@@ -129,7 +129,7 @@ var imports = map[string][]string{
 	"test/mutants":    {"std"},
 	"test/walk":       {"std", "github.com/miekg/dns"},
 	"test/debian":     {"std"},
-	"test/dnsfaults":  {"std", "api/v1alpha1", "sigs.k8s.io/yaml"},
+	"test/dnsfaults":  {"std", "sigs.k8s.io/yaml"},
 	"test/dnstest":    {"std", "github.com/miekg/dns"},
 	"test/e2e":        nil,
 	"test/hostile":    nil,

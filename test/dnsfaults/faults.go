@@ -7,7 +7,6 @@ import (
 	"embed"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -32,12 +31,6 @@ type Fault struct {
 	Merge  map[string]Object `json:"merge"`  // by key: JSON merge patches (RFC 7396)
 	Delete []string          `json:"delete"` // keys
 	Create []Object          `json:"create"`
-
-	// Live is set if the change has the same effect in a cluster with controllers and a kubelet.
-	// Follows are the codes of what they make of it, which are found there in addition to Finds.
-	Live    bool     `json:"live"`
-	Follows []string `json:"follows"`
-	Flags   []string `json:"flags"` // of the command, without which it does not find the fault
 }
 
 // Healthy returns the objects of the healthy cluster, and their keys in the order in which they
@@ -72,22 +65,6 @@ func Load() (faults []Fault, err error) {
 	return faults, yaml.UnmarshalStrict(text, &faults)
 }
 
-// LoadLive returns the faults for a cluster with controllers and a kubelet: those of Load that it can
-// have, and others.
-func LoadLive() (faults []Fault, err error) {
-	if faults, err = Load(); err != nil {
-		return nil, err
-	}
-	faults = slices.DeleteFunc(faults, func(f Fault) bool { return !f.Live })
-	text, err := files.ReadFile("testdata/live.yaml")
-	if err != nil {
-		return nil, err
-	}
-	var others []Fault
-	err = yaml.UnmarshalStrict(text, &others)
-	return append(faults, others...), err
-}
-
 // Key returns the kind, the namespace and the name of an object.
 func (o Object) Key() string {
 	metadata, _ := o["metadata"].(map[string]any)
@@ -97,28 +74,6 @@ func (o Object) Key() string {
 	}
 	return kind + " " + name
 }
-
-// Name returns the name of an object.
-func (o Object) Name() string { return fmt.Sprint(o["metadata"].(map[string]any)["name"]) }
-
-// Collection returns the path of the objects of a kind in the API.
-func (o Object) Collection() string {
-	path := "/apis/" + fmt.Sprint(o["apiVersion"])
-	if o["apiVersion"] == "v1" {
-		path = "/api/v1"
-	}
-	if namespace, ok := o["metadata"].(map[string]any)["namespace"]; ok {
-		path += fmt.Sprintf("/namespaces/%v", namespace)
-	}
-	resource := strings.ToLower(fmt.Sprint(o["kind"])) + "s"
-	if before, ok := strings.CutSuffix(resource, "ys"); ok {
-		resource = before + "ies"
-	}
-	return path + "/" + resource
-}
-
-// Path returns the path of an object in the API.
-func (o Object) Path() string { return o.Collection() + "/" + o.Name() }
 
 // Apply returns the objects with the fault. It does not change objects.
 func (f Fault) Apply(objects Objects) (Objects, error) {
@@ -141,16 +96,6 @@ func (f Fault) Apply(objects Objects) (Objects, error) {
 	return changed, nil
 }
 
-// Changed returns the keys of the objects in which two sets differ because of f, in order.
-func (f Fault) Changed() []string {
-	keys := slices.Concat(slices.Collect(maps.Keys(f.Merge)), f.Delete)
-	for _, o := range f.Create {
-		keys = append(keys, o.Key())
-	}
-	slices.Sort(keys)
-	return keys
-}
-
 // merge applies a JSON merge patch without changing target.
 func merge(target, patch any) any {
 	changes, ok := patch.(map[string]any)
@@ -169,28 +114,4 @@ func merge(target, patch any) any {
 		result[name] = merge(result[name], value)
 	}
 	return result
-}
-
-// Undo returns the JSON merge patch that restores an object, as it was before patch changed it.
-func Undo(patch, before Object) Object {
-	undo := Object{}
-	for name, change := range patch {
-		value, ok := before[name]
-		inner, isMap := change.(map[string]any)
-		fields, hasFields := value.(map[string]any)
-		switch {
-		case !ok:
-			undo[name] = nil
-		case isMap && hasFields:
-			undo[name] = map[string]any(Undo(inner, fields))
-		default:
-			undo[name] = value
-		}
-	}
-	return undo
-}
-
-// Merge returns an object with a JSON merge patch.
-func Merge(o, patch Object) Object {
-	return merge(map[string]any(o), map[string]any(patch)).(map[string]any)
 }

@@ -15,10 +15,6 @@
 // address of its Service, the node cache, and the admission policies. The shim has the
 // command line of its systemd unit.
 //
-// The first test breaks the DNS of the cluster in many ways, and has the command doctor find each.
-// CoreDNS runs in pods for that, each with a fault, and the Service of the cluster DNS selects one
-// after the other.
-//
 // Then the kubelet is connected to containerd directly, and the chart installs agent and
 // NRI relay. The same pods get the same DNS. Then the chart is uninstalled, and the commands of
 // docs/quick-start.md are run.
@@ -28,5 +24,5 @@
 // test ends for any reason. Everything is installed and built before, outside.
 //
 // This needs root on Linux. Kubernetes comes from the module test/cluster, containerd from
-// test/containerd, helm from test/chart, and CoreDNS from test/bench.
+// test/containerd, and helm from test/chart.
 package e2e

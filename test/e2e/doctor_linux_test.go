@@ -4,23 +4,127 @@
 package e2e
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
+
+// doctor runs the command, as one does on a node, and returns its result.
+func (c *cluster) doctor(t *testing.T, flags ...string) (r v1alpha1.DoctorResult) {
+	t.Helper()
+	c.names++ // the servers have cached the previous name
+	outside := fmt.Sprintf("n%d.names.example.com", c.names)
+	args := []string{"doctor", "--kubeconfig", adminIdentity, "-o", "json", "--external-name", outside}
+	out, err := exec.CommandContext(t.Context(), c.Dnsconfigurer, append(args, flags...)...).Output()
+	if failed, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || failed.ExitCode() != 1) {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return r
+}
+
+// nothing returns an error unless the command has checked everything and found nothing.
+func nothing(r v1alpha1.DoctorResult) error {
+	if len(r.Findings)+len(r.NotChecked) > 0 || len(r.Probes) == 0 {
+		return errors.New("not a healthy cluster")
+	}
+	return nil
+}
+
+// testDoctor: the command finds nothing in the cluster after the installation, also with the permissions of
+// docs/debugging.md. It finds the settings of a kubelet and the file of a pod that runs, which are not
+// objects. The tests of internal/doctor have the faults of objects.
+func (c *cluster) testDoctor(t *testing.T) {
+	kubelets := []string{"--kubelets"}
+	c.awaitDoctor(t, "a healthy cluster", kubelets, nothing)
+	c.awaitDoctor(t, "the documented permissions", []string{"--kubeconfig", c.viewer(t)}, nothing)
+
+	c.create(t, newPod("edited", corev1.PodSpec{}))
+	pod := []string{"--pod", namespace + "/edited", "--ephemeral-container", repository + ":" + c.imageTag(t)}
+	c.awaitDoctor(t, "a pod", pod, func(r v1alpha1.DoctorResult) error {
+		return errors.Join(nothing(v1alpha1.DoctorResult{Findings: r.Findings, Probes: r.Probes}), notChecked(r, "pod-file"))
+	})
+	c.exec(t, "edited", "/bin/busybox", "sh", "-c",
+		`text=$(/bin/busybox sed s/nameserver.*/nameserver\ 192.0.2.77/ /etc/resolv.conf) && echo "$text" >/etc/resolv.conf`)
+	c.awaitDoctor(t, "a pod with another nameserver", pod, func(r v1alpha1.DoctorResult) error {
+		return finding(r, "pod-file", "nameservers: 192.0.2.77")
+	})
+	c.remove(t, "edited")
+
+	config, err := os.ReadFile(kubeletConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restart := func(text string) {
+		t.Helper()
+		writeFile(t, kubeletConfig, text)
+		if err := errors.Join(c.kubelet.Stop(), c.kubelet.Start()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restart(strings.Replace(string(config), "clusterDNS: ["+dnsIP+"]", "clusterDNS: [10.96.0.99]", 1))
+	c.awaitDoctor(t, "a kubelet with another server", kubelets, func(r v1alpha1.DoctorResult) error {
+		return finding(r, "dns-service-address", "Node "+nodeName+", clusterDNS: 10.96.0.99")
+	})
+	restart(string(config))
+	c.awaitDoctor(t, "the kubelet as before", kubelets, nothing)
+}
+
+// viewer returns a kubeconfig file of a user with the permissions of docs/debugging.md. It creates the
+// configuration that kubeadm keeps for kubelets, which doctor reads with them.
+func (c *cluster) viewer(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/debugging.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, role, _ := strings.Cut(string(page), "```yaml\n")
+	role, _, _ = strings.Cut(role, "```")
+	c.apply(t, role+`---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: viewer}
+subjects: [{kind: User, name: viewer, apiGroup: rbac.authorization.k8s.io}]
+roleRef: {kind: ClusterRole, name: dnsconfigurer-doctor, apiGroup: rbac.authorization.k8s.io}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: kubelet-config, namespace: kube-system}
+data:
+  kubelet: |
+    apiVersion: kubelet.config.k8s.io/v1beta1
+    kind: KubeletConfiguration
+    clusterDNS: [`+dnsIP+`]
+    clusterDomain: cluster.local
+`)
+	text, err := c.api.Kubeconfig(c.api.Address(), "viewer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	writeFile(t, path, text)
+	return path
+}
 
 // awaitDoctor runs the command until check accepts its result: on a busy machine a kubelet or a
 // server may not reply in time.
 func (c *cluster) awaitDoctor(t *testing.T, what string, flags []string, check func(v1alpha1.DoctorResult) error) {
 	t.Helper()
 	await(t, "doctor: "+what, func() error {
-		r, _ := c.doctor(t, append([]string{"--timeout", patience.String()}, flags...)...)
+		r := c.doctor(t, append([]string{"--timeout", patience.String()}, flags...)...)
 		err := check(r)
 		if err != nil {
 			err = fmt.Errorf("%w: %+v", err, r)
@@ -56,14 +160,14 @@ func finding(r v1alpha1.DoctorResult, code, text string) error {
 	return fmt.Errorf("no finding %s with %q", code, text)
 }
 
-// whyNotChecked returns why a check did not run, "" if it ran.
-func whyNotChecked(r v1alpha1.DoctorResult, code string) string {
+// notChecked returns an error with the reason if a check did not run.
+func notChecked(r v1alpha1.DoctorResult, code string) error {
 	for _, n := range r.NotChecked {
 		if slices.Contains(n.Checks, code) {
-			return n.Why
+			return errors.New("not checked: " + n.Why)
 		}
 	}
-	return ""
+	return nil
 }
 
 // restricted is a namespace with the strictest level of the Pod Security Standards, and a pod in it.
@@ -99,7 +203,7 @@ func (c *cluster) testEphemeralContainer(t *testing.T) {
 	c.awaitDoctor(t, "a pod that reaches the cluster DNS", flags, func(r v1alpha1.DoctorResult) error {
 		probes, err := probesBy(r, "ephemeral-container")
 		if err != nil {
-			return errors.Join(err, errors.New(whyNotChecked(r, "probe-pod-no-reply")))
+			return errors.Join(err, notChecked(r, "probe-pod-no-reply"))
 		}
 		for _, protocol := range []string{"udp", "tcp"} {
 			if !slices.ContainsFunc(probes, func(p v1alpha1.DoctorProbe) bool {
@@ -108,8 +212,8 @@ func (c *cluster) testEphemeralContainer(t *testing.T) {
 				return errors.New("the Service was not queried over " + protocol)
 			}
 		}
-		if why := whyNotChecked(r, "pod-file"); why != "" {
-			return errors.New(why)
+		if err := notChecked(r, "pod-file"); err != nil {
+			return err
 		}
 		if r.Pod == nil || !strings.Contains(strings.Join(r.Pod.Notes, "\n"), "stays until the pod ends") {
 			return errors.New("no note about the container")
@@ -127,8 +231,8 @@ func (c *cluster) testEphemeralContainer(t *testing.T) {
 	})
 	flags[len(flags)-1] = "localhost/missing:1"
 	c.awaitDoctor(t, "an image that cannot be pulled", flags, func(r v1alpha1.DoctorResult) error {
-		if why := whyNotChecked(r, "probe-pod-no-reply"); !strings.Contains(why, "ImagePull") {
-			return errors.New("not checked: " + why)
+		if err := notChecked(r, "probe-pod-no-reply"); err == nil || !strings.Contains(err.Error(), "ImagePull") {
+			return fmt.Errorf("the container has started: %w", err)
 		}
 		return nil
 	})

@@ -30,7 +30,7 @@ func testCluster(t *testing.T, p programs) {
 		name string
 		run  func(*testing.T)
 	}{
-		{"faults", c.testFaults},
+		{"doctor", c.testDoctor},
 		{"service", c.testService},
 		{"policies", c.testPolicies},
 		{"workloads", c.testWorkloads},

@@ -35,7 +35,6 @@ type programs struct {
 	Scheduler         string
 	Proxy             string
 	Helm              string
-	CoreDNS           string
 	Dnsconfigurer     string
 	Images            string // archive of test images
 	Release           string // archive of the released image
@@ -85,8 +84,6 @@ func build(t *testing.T, dir string) programs {
 		Helm:              nodetools.BuildTool(t, "test/chart", "helm"),
 		Images:            nodetools.BuildImages(t, dir),
 	}
-	p.CoreDNS = filepath.Join(dir, "coredns")
-	run(t, "go", "-C", "../../test/bench", "build", "-trimpath", "-ldflags=-s -w", "-o", p.CoreDNS, "./cmd/coredns")
 	p.Dnsconfigurer, p.Release = buildRelease(t, dir)
 	return p
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -99,6 +100,9 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"metadata":   map[string]string{"name": path.Base(r.URL.Path), "namespace": "kube-system"},
 		})
 		return
+	default:
+		name := strings.TrimSpace(resource + " " + query.Get("fieldSelector"))
+		items = append(items, map[string]any{"metadata": map[string]string{"name": name}})
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{"metadata": metadata, "items": items})
 }
@@ -113,6 +117,30 @@ func snapshot(t *testing.T, a *api, limit int) *doctor.Snapshot {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// names returns the names of objects.
+func names[T any, P interface {
+	*T
+	metav1.Object
+}](list []T) (all []string) {
+	for i := range list {
+		all = append(all, P(&list[i]).GetName())
+	}
+	return all
+}
+
+// TestSnapshot_Kinds reads each kind into its list.
+func TestSnapshot_Kinds(t *testing.T) {
+	s := snapshot(t, &api{}, 10)
+	got := slices.Concat(names(s.Nodes), names(s.Namespaces), names(s.Slices), names(s.Deployments), names(s.DaemonSets),
+		names(s.Networks), names(s.Policies), names(s.Bindings), names(s.Validating), names(s.Mutating), names(s.Events))
+	want := []string{"nodes", "namespaces", "endpointslices", "deployments", "daemonsets", "networkpolicies",
+		"validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
+		"mutatingwebhookconfigurations", "events reason=DNSConfigForming", "events reason=FailedCreatePodSandBox"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
 
 // TestSnapshot_Pages reads pods in pages of 500, and ten ConfigMaps at most. What was left out is not taken for
