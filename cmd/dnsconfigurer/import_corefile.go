@@ -22,7 +22,7 @@ imports.
 What is different without CoreDNS is written to standard error, with its place. Exit code 1: some
 queries would get other answers, or CoreDNS 1.15 refuses the Corefile.`,
 		Example: `  dnsconfigurer import-corefile Corefile > dns.yaml
-  kubectl -n kube-system get configmap coredns coredns-custom -o yaml | dnsconfigurer import-corefile - > dns.yaml`,
+  kubectl get configmap -n kube-system coredns -o yaml | dnsconfigurer import-corefile -`,
 		Args: usage.OneArgument("FILE"),
 	}
 	cmd.Flags().StringArrayVar(&o.Variables, "set", nil, "`NAME=VALUE` of a {$NAME} in the Corefile; repeatable")
