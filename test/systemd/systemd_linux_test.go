@@ -116,7 +116,7 @@ func testReplacements(t *testing.T, k *kubelet, c *client) {
 		k.run(t, strings.Fields(step.command)...)
 		var after shim
 		if err := k.poll(func() error {
-			if after = k.shim(t); (after.process == before.process) != step.stays || after.state != "active" {
+			if after = k.shim(t); (after.process == before.process) != step.stays || after.state != "active" || after.process == "0" {
 				return fmt.Errorf("%+v", after)
 			}
 			return nil
