@@ -57,7 +57,7 @@ func (h *Hosts) AddLine(line string) error {
 	}
 	addr, err := netip.ParseAddr(words[0])
 	if err != nil {
-		return fmt.Errorf("%.60q is not an IP address: want ADDRESS NAME...", words[0])
+		return fmt.Errorf("%.60q is not an IP address: want an address and its names", words[0])
 	}
 	addr = addr.Unmap().WithZone("") // a zone has no meaning for a client
 	var names []fqdn.Name
