@@ -368,7 +368,7 @@ func TestReplace_Readers(t *testing.T) {
 	for name, piece := range readerPieces {
 		t.Run(name, func(t *testing.T) {
 			directory := t.TempDir()
-			path := newFile(t, directory, strings.Repeat("#\n", 1024)) // the size is final
+			path := newFile(t, directory, strings.Repeat("#", 2047)+"\n") // the size is final, and no line ends with a read
 			f := openFile(t, directory, path)
 			texts := readerTexts()
 			known, whole := knownLines(texts...), map[string]bool{}

@@ -286,14 +286,13 @@ func (r closeReason) String() string {
 	return [...]string{"connections", "queries", "replies", "slow"}[r]
 }
 
-// newStreams returns the connections of a server, none, for valid limits.
-//
-// All queries that wait for other servers may have come over TCP, and as many may have their reply
-// while their client does not read: only the latter fill the limiter of queries.
+// newStreams returns the connections of a server, none, for valid limits. Each of their queries has a goroutine of 11 kB
+// until its reply is written: with more of them than wait for other servers, clients that do not read could exceed the
+// memory limit of the pod.
 func newStreams(limits Limits, m *metrics) *streams {
 	return &streams{
 		connections: newLimiter(limits.maxConnections()),
-		queries:     newLimiter(2 * limits.MaxQueries),
+		queries:     newLimiter(limits.MaxQueries),
 		replies:     newLimiter(limits.maxReplies()),
 		metrics:     m,
 		open:        map[net.Conn]struct{}{},

@@ -57,7 +57,7 @@ func New(cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
 	c := &Client{cfg: cfg, changed: make(chan struct{}, 1), failed: make(chan struct{}, 1), drains: map[*func()]bool{},
-		group: group{byWire: map[string]*flight{}}, room: semaphore.NewWeighted(maxLong)}
+		room: semaphore.NewWeighted(maxLong)}
 	c.servers.Store(new([]*server))
 	c.SetServers(cfg.Servers)
 	return c, nil

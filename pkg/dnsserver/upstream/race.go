@@ -197,10 +197,9 @@ func isConclusive(m *dns.Msg) bool {
 
 // group has the queries in flight, by their wire form. Callers with equal queries share one. The first
 // caller sends the query itself: a goroutine for each query would cost 10 µs and 8 kB. singleflight.Group
-// would let the others fail with the first one.
+// would let the others fail with the first one, and have the callers wait with their replies for one mutex.
 type group struct {
-	mu     sync.Mutex
-	byWire map[string]*flight
+	flights sync.Map // string to *flight
 }
 
 // flight is a query in flight.
@@ -215,22 +214,16 @@ type flight struct {
 // a caller that still waits begins again: the server has the answer by then, or is about to.
 func (g *group) do(ctx context.Context, wire string, resolve func() (*dns.Msg, error)) (*dns.Msg, error) {
 	for {
-		g.mu.Lock()
-		f, joined := g.byWire[wire]
-		if !joined {
-			f = &flight{done: make(chan struct{})}
-			g.byWire[wire] = f
-		}
-		g.mu.Unlock()
+		f := &flight{done: make(chan struct{})}
+		other, joined := g.flights.LoadOrStore(wire, f)
 		if !joined {
 			f.reply, f.err = resolve()
 			f.left = ctx.Err() != nil
 			close(f.done)
-			g.mu.Lock()
-			delete(g.byWire, wire) // the next query begins another flight
-			g.mu.Unlock()
+			g.flights.Delete(wire) // the next query begins another flight
 			return f.reply, f.err
 		}
+		f = other.(*flight)
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()

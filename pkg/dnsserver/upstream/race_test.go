@@ -177,7 +177,7 @@ func TestRace_DownServer(t *testing.T) {
 // of them get the reply.
 func TestGroup_Leave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := group{byWire: map[string]*flight{}}
+		var g group
 		want, reply := new(dns.Msg), make(chan *dns.Msg)
 		begun := 0
 		call := func(ctx context.Context, query string) (*dns.Msg, error) {
@@ -225,8 +225,8 @@ func TestGroup_Leave(t *testing.T) {
 		}
 		reply <- want
 		all.Wait()
-		if len(g.byWire) != 0 {
-			t.Errorf("%d flights are left", len(g.byWire))
+		for wire := range g.flights.Range {
+			t.Errorf("the flight of %v is left", wire)
 		}
 	})
 }
