@@ -46,13 +46,18 @@ func (r *release) manualPagesBelow(ctx context.Context, c command) ([]entry, err
 var subcommandLine = regexp.MustCompile(`(?m)^  ([a-z][a-z-]*) +(.*)$`)
 
 // subcommands returns the commands that the help text of c lists, without those that cobra
-// adds.
+// adds. They are in the sections with other headings than those of cobra's template.
 func (c command) subcommands(help string) (list []command) {
-	_, table, _ := strings.Cut(help, "\nAvailable Commands:\n")
-	table, _, _ = strings.Cut(table, "\n\n")
-	for _, m := range subcommandLine.FindAllStringSubmatch(table, -1) {
-		if m[1] != "help" && m[1] != "completion" {
-			list = append(list, command{append(slices.Clone(c.words), m[1]), m[2]})
+	_, sections, _ := strings.Cut(help, "\nUsage:\n")
+	for part := range strings.SplitSeq(sections, "\n\n") {
+		heading, table, found := strings.Cut(part, ":\n")
+		if !found || slices.Contains([]string{"Aliases", "Examples", "Flags", "Global Flags"}, heading) {
+			continue
+		}
+		for _, m := range subcommandLine.FindAllStringSubmatch(table, -1) {
+			if m[1] != "help" && m[1] != "completion" {
+				list = append(list, command{append(slices.Clone(c.words), m[1]), m[2]})
+			}
 		}
 	}
 	return list
