@@ -18,8 +18,8 @@ import (
 // thread often wakes another one, which reads. An ordinary blocking call is no better: the scheduler takes the processor
 // away and wakes its monitor thread for each packet (53 us of CPU time a query instead of 31, at 2,000 a second on a
 // busy machine). Therefore the first reader of a socket waits in ppoll(2) by a raw system call. The scheduler does not
-// know that the thread waits, and leaves its processor with it. At 20,000 queries a second a query took 10.0 us instead
-// of 13.5, without a bounded rate 6.8 instead of 8.5.
+// know that the thread waits, and leaves its processor with it: docs/benchmarks.md has the figures. At 2,000 queries a
+// second it gains nothing.
 //
 // Other goroutines must not miss that processor, therefore GOMAXPROCS is higher by the number of these readers: with
 // GOMAXPROCS=1 and no other processor, GET /metrics took 41 ms instead of 2.4. A waiting thread uses no CPU time, so that

@@ -199,7 +199,7 @@ func isConclusive(m *dns.Msg) bool {
 // caller sends the query itself: a goroutine for each query would cost 10 µs and 8 kB. singleflight.Group
 // would let the others fail with the first one, and have the callers wait with their replies for one mutex.
 type group struct {
-	flights sync.Map // string to *flight
+	inFlight sync.Map // string to *flight
 }
 
 // flight is a query in flight.
@@ -215,12 +215,12 @@ type flight struct {
 func (g *group) do(ctx context.Context, wire string, resolve func() (*dns.Msg, error)) (*dns.Msg, error) {
 	for {
 		f := &flight{done: make(chan struct{})}
-		other, joined := g.flights.LoadOrStore(wire, f)
+		other, joined := g.inFlight.LoadOrStore(wire, f)
 		if !joined {
 			f.reply, f.err = resolve()
 			f.left = ctx.Err() != nil
 			close(f.done)
-			g.flights.Delete(wire) // the next query begins another flight
+			g.inFlight.Delete(wire) // the next query begins another flight
 			return f.reply, f.err
 		}
 		f = other.(*flight)

@@ -225,7 +225,7 @@ func TestGroup_Leave(t *testing.T) {
 		}
 		reply <- want
 		all.Wait()
-		for wire := range g.flights.Range {
+		for wire := range g.inFlight.Range {
 			t.Errorf("the flight of %v is left", wire)
 		}
 	})
