@@ -54,7 +54,7 @@ func (s *server) isDown() bool { return s.failures.Load() >= maxFailures }
 // recordReply records a reply with any rcode. It ends the backoff of s.
 func (s *server) recordReply(now time.Time) {
 	s.lastReply.Store(int64(now.Sub(s.created)))
-	if s.mayBeDown() || s.failures.Load() != 0 { // reading is cheaper for other CPUs
+	if s.failures.Load() != 0 || s.silent.Load() { // reading is cheaper for other CPUs
 		s.failures.Store(0)
 		s.silent.Store(false)
 	}
