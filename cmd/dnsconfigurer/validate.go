@@ -140,14 +140,15 @@ func configCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE|-",
 		Short: "Check a configuration file of dnsconfigurer or of a kubelet",
-		Long: `Check a configuration file for unknown fields, invalid values and missing fields, also those
-that a flag of the server sets. With - it reads standard input.
+		Long: `Check a configuration file for unknown fields, invalid values and missing fields. It reports a
+missing field even if a flag of the server sets it. With - it reads standard input.
 
 FILE may also be a ConfigMap, such as those of deploy/. Each configuration file in its data is
 checked as with --no-files, because the paths in the file are those of a container.
 
 The files that the configuration names are checked, too, such as sockets, credentials and the
-host's resolv.conf. With --no-files, for files of another machine, they are not.
+host's resolv.conf. With --no-files they are not, and fields may be missing: for files of another
+machine, and for servers with flags.
 
 Exit code 1 if the file or the resolv.conf has errors.`,
 		Example: `  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml
