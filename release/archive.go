@@ -33,13 +33,16 @@ func buildArchives(ctx context.Context, r *release) error {
 	if err := r.removePrevious("*.tar.gz", "*.spdx.json"); err != nil {
 		return err
 	}
+	if err := r.writeInstaller(); err != nil {
+		return err
+	}
 	for _, b := range r.binaries {
-		programs, err := b.programs()
+		program, err := b.program()
 		if err != nil {
 			return err
 		}
 		name := r.archiveName(b)
-		if err := r.writeArchive(name+".tar.gz", name, append(programs, shared...)); err != nil {
+		if err := r.writeArchive(name+".tar.gz", name, append([]entry{program}, shared...)); err != nil {
 			return err
 		}
 		bom, err := r.sbom(b)
@@ -53,28 +56,29 @@ func buildArchives(ctx context.Context, r *release) error {
 	return nil
 }
 
+// writeInstaller writes the script that downloads, verifies and installs an archive of this release.
+func (r *release) writeInstaller() error {
+	script, err := os.ReadFile(filepath.Join(r.root, "release", "install.sh"))
+	if err != nil {
+		return err
+	}
+	return r.write("install.sh", bytes.ReplaceAll(script, []byte("@VERSION@"), []byte(r.imageTag())))
+}
+
 // archiveName returns the name of the archive for the platform of b, without its ending.
 func (r *release) archiveName(b binary) string {
 	return fmt.Sprintf("dnsconfigurer_%s_%s_%s", r.imageTag(), b.os, b.arch)
 }
 
-// programs returns the program, and the second name under which kubectl finds it in PATH as the
-// plugin "kubectl dnsconfigurer". On Windows most users may not create symbolic links.
-func (b binary) programs() ([]entry, error) {
+// program returns the program as an entry of an archive. Archives have no links: krew unpacks only regular
+// files and directories.
+func (b binary) program() (entry, error) {
 	data, err := os.ReadFile(b.path)
-	if err != nil {
-		return nil, err
-	}
+	name := "dnsconfigurer"
 	if b.os == "windows" {
-		return []entry{
-			{name: "dnsconfigurer.exe", mode: 0o755, data: data},
-			{name: "kubectl-dnsconfigurer.exe", mode: 0o755, sameAs: "dnsconfigurer.exe"},
-		}, nil
+		name += ".exe"
 	}
-	return []entry{
-		{name: "dnsconfigurer", mode: 0o755, data: data},
-		{name: "kubectl-dnsconfigurer", mode: 0o755, link: "dnsconfigurer"},
-	}, nil
+	return entry{name: name, mode: 0o755, data: data}, err
 }
 
 // writeArchive writes entries below a directory of the archive's name.
@@ -82,9 +86,6 @@ func (r *release) writeArchive(file, dir string, entries []entry) error {
 	below := make([]entry, len(entries))
 	for i, e := range entries {
 		e.name = dir + "/" + e.name
-		if e.sameAs != "" {
-			e.sameAs = dir + "/" + e.sameAs
-		}
 		below[i] = e
 	}
 	data, err := tarEntries(below, r.time)

@@ -6,6 +6,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/pem"
 	"fmt"
@@ -178,11 +179,9 @@ func certificates() []byte {
 
 // An entry is a file, or a directory if its name ends in a slash.
 type entry struct {
-	name   string
-	mode   int64
-	data   []byte
-	link   string // target, if it is a symbolic link
-	sameAs string // name of an earlier entry, if it is a hard link to that
+	name string
+	mode int64
+	data []byte
 }
 
 // layer returns a layer of an image. All files belong to root.
@@ -192,7 +191,7 @@ func (r *release) layer(entries []entry) (v1.Layer, error) {
 		return nil, err
 	}
 	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
-	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
+	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.BestCompression))
 }
 
 // tarEntries returns an archive in which nothing depends on the machine.
@@ -202,13 +201,8 @@ func tarEntries(entries []entry, modified time.Time) ([]byte, error) {
 	for _, e := range entries {
 		h := &tar.Header{Name: e.name, Mode: e.mode, Size: int64(len(e.data)), ModTime: modified,
 			Format: tar.FormatPAX, Typeflag: tar.TypeReg}
-		switch {
-		case strings.HasSuffix(e.name, "/"):
+		if strings.HasSuffix(e.name, "/") {
 			h.Typeflag = tar.TypeDir
-		case e.link != "":
-			h.Typeflag, h.Linkname = tar.TypeSymlink, e.link
-		case e.sameAs != "":
-			h.Typeflag, h.Linkname = tar.TypeLink, e.sameAs
 		}
 		if err := w.WriteHeader(h); err != nil {
 			return nil, fmt.Errorf("%s: %w", e.name, err)

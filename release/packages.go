@@ -117,7 +117,7 @@ func (r *release) packageInfo(b binary, format string, generated []entry) (*nfpm
 	}
 	contents = append(contents,
 		&files.Content{Source: b.path, Destination: "/usr/bin/dnsconfigurer", FileInfo: r.fileInfo(0o755)},
-		&files.Content{Source: "dnsconfigurer", Destination: "/usr/bin/kubectl-dnsconfigurer",
+		&files.Content{Source: "dnsconfigurer", Destination: "/usr/bin/kubectl-dnsconfig",
 			Type: files.TypeSymlink, FileInfo: r.fileInfo(0o777)})
 	contents = append(contents, r.contents(packageFiles)...)
 	if format == "rpm" {
