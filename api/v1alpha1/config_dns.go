@@ -44,6 +44,11 @@ type ResolverConfiguration struct {
 	// names that the cluster DNS answers for a node cache, are denied at once. 0s: all names are.
 	LastKnownGood string `json:"lastKnownGood,omitempty" default:"0s" format:"duration" min:"0s" max:"1h"`
 
+	// ClientStatistics is what is counted by client for the command advise: "clients", the queries of
+	// each; "names", also the names that each asks for most often; or "disabled". Nothing is kept
+	// longer than a day, and only clients on the same machine and of kubectl port-forward can read it.
+	ClientStatistics string `json:"clientStatistics,omitempty" default:"clients" values:"disabled,clients,names" restart:"true"`
+
 	// MaxQueries is the number of queries that may wait for other servers.
 	MaxQueries int `json:"maxQueries,omitempty" default:"4096" min:"100" max:"65535" restart:"true"`
 

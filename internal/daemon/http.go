@@ -5,6 +5,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,6 +30,10 @@ type HTTP struct {
 	Metrics *prometheus.Registry // it gets the metrics of the connections, too
 	Log     *slog.Logger         // of the server, that of its [Process] or of a [LogWriter]
 	Version string               // of the server
+
+	// Clients returns what the server knows about its clients, which /clients serves as JSON to clients on this
+	// machine. nil: there is no such page.
+	Clients func() any
 
 	// Ready returns an error if the server is not ready. /readyz serves the details with an
 	// error, and with ?verbose.
@@ -68,11 +73,11 @@ func (h HTTP) serve(ctx context.Context, l net.Listener, metrics httpMetrics) er
 	mux.Handle("GET /metrics", buildOne(promhttp.HandlerFor(h.Metrics, promhttp.HandlerOpts{})))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", h.serveReady)
+	if h.Clients != nil {
+		mux.Handle("GET /clients", buildOne(http.HandlerFunc(h.serveClients)))
+	}
 	started := time.Now()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
-		client, _ := netip.ParseAddrPort(r.RemoteAddr) // not a loopback address if it fails
-		h.writeState(w, started, client.Addr().Unmap().IsLoopback())
-	})
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { h.writeState(w, started, isLocal(r)) })
 	server := &http.Server{
 		Handler: mux, MaxHeaderBytes: maxHeaderBytes,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: replyTimeout, IdleTimeout: idleTimeout,
@@ -114,6 +119,22 @@ func (h HTTP) serveReady(w http.ResponseWriter, r *http.Request) {
 	for _, line := range details {
 		fmt.Fprintln(w, line)
 	}
+}
+
+// isLocal reports whether a request comes from this machine. So do those of kubectl port-forward.
+func isLocal(r *http.Request) bool {
+	client, _ := netip.ParseAddrPort(r.RemoteAddr) // not a loopback address if it fails
+	return client.Addr().Unmap().IsLoopback()
+}
+
+// serveClients serves who asked what. Pods must not learn this about each other.
+func (h HTTP) serveClients(w http.ResponseWriter, r *http.Request) {
+	if !isLocal(r) {
+		http.Error(w, "shown to clients on this machine and of kubectl port-forward", http.StatusForbidden)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(h.Clients()) // it fails if the client does not read the reply
 }
 
 // writeState writes the version, readiness and last problems of the server. Problems may name pods and

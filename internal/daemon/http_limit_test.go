@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"sync"
@@ -284,6 +285,23 @@ func TestHTTP_State(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	})
+}
+
+// TestHTTP_Clients: other pods must not learn what a pod asks for.
+func TestHTTP_Clients(t *testing.T) {
+	h := HTTP{Clients: func() any { return []string{"10.244.1.7"} }}
+	for remote, want := range map[string]string{
+		"127.0.0.1:40000":          "200 [\"10.244.1.7\"]",
+		"[::ffff:127.0.0.1]:40000": "200 [\"10.244.1.7\"]",
+		"10.244.1.8:40000":         "403 shown to clients on this machine and of kubectl port-forward",
+		"":                         "403 shown to clients on this machine and of kubectl port-forward",
+	} {
+		w := httptest.NewRecorder()
+		h.serveClients(w, &http.Request{RemoteAddr: remote})
+		if got := fmt.Sprint(w.Code, " ", strings.TrimSpace(w.Body.String())); got != want {
+			t.Errorf("from %s: got %q, want %q", remote, got, want)
+		}
+	}
 }
 
 // TestProblems_Bounded: a repeated problem is counted, and the oldest ones are dropped.

@@ -39,7 +39,7 @@ func RunClusterDNS(ctx context.Context, p Process[ClusterDNSConfig], c ClusterDN
 	server, err := newServer(dnsserver.Config{
 		Zone: z, Domain: c.Domain, TTL: *c.TTL, Lameduck: config.Duration(c.Lameduck), Autopath: c.Autopath,
 		LocalNames: true,
-		Limits:     c.ServerLimits,
+		Limits:     c.ServerLimits, Statistics: c.Statistics,
 	}, registry, p.Log)
 	if err != nil {
 		return err
@@ -68,12 +68,13 @@ func RunClusterDNS(ctx context.Context, p Process[ClusterDNSConfig], c ClusterDN
 			sockets.Close()
 			return nil, err
 		}
-		http := daemon.HTTP{Metrics: registry, Log: p.Log, Version: p.Version, Ready: func() ([]string, error) {
-			if ctx.Err() != nil {
-				return nil, errors.New("the server is shutting down") // in its lameduck time
-			}
-			return names.ready()
-		}}
+		http := daemon.HTTP{Metrics: registry, Log: p.Log, Version: p.Version,
+			Clients: func() any { return server.Clients() }, Ready: func() ([]string, error) {
+				if ctx.Err() != nil {
+					return nil, errors.New("the server is shutting down") // in its lameduck time
+				}
+				return names.ready()
+			}}
 		// The queries of the lameduck time count in the last scrape, too.
 		group.Last = append(group.Last, func(ctx context.Context) error { return http.Serve(ctx, l) })
 		return sockets, nil

@@ -29,6 +29,7 @@ type resolver struct {
 	Reverse      []netip.Prefix   // of ReverseCIDRs
 	Autopath     dnsserver.Autopath
 	ServerLimits dnsserver.Limits // of MaxQueries and MaxMemory
+	Statistics   dnsserver.ClientStatistics
 	Forward      forwarding
 }
 
@@ -45,6 +46,9 @@ func newResolver(c *v1alpha1.ResolverConfiguration, p *config.Problems) (r resol
 	_, err := autopath.NewZone(r.Autopath.Suffix, r.Domain)
 	p.Add("clusterDomain", err)
 	r.Reverse = config.Networks(c.ReverseCIDRs)
+	r.Statistics = map[string]dnsserver.ClientStatistics{
+		"disabled": dnsserver.CountNothing, "clients": dnsserver.CountClients, "names": dnsserver.CountNames,
+	}[c.ClientStatistics]
 	memory := resource.MustParse(c.MaxMemory)
 	r.ServerLimits = dnsserver.Limits{MaxQueries: c.MaxQueries, MaxMemory: int(memory.Value())}
 	r.Forward = forwarding{

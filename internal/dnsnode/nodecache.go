@@ -30,7 +30,7 @@ func RunNodeCache(ctx context.Context, p Process[NodeCacheConfig], c NodeCacheCo
 	registry := daemon.NewRegistry(p.Version)
 	server, err := newServer(dnsserver.Config{
 		Domain: c.Domain, TTL: ownTTL, Autopath: c.Autopath, LocalNames: true, AnswerProbe: answerProbe,
-		Limits: c.ServerLimits,
+		Limits: c.ServerLimits, Statistics: c.Statistics,
 	}, registry, p.Log)
 	if err != nil {
 		return err
@@ -55,11 +55,12 @@ func RunNodeCache(ctx context.Context, p Process[NodeCacheConfig], c NodeCacheCo
 			sockets.Close()
 			return nil, err
 		}
-		http := daemon.HTTP{Metrics: registry, Log: p.Log, Version: p.Version, Ready: func() ([]string, error) {
-			details, err := guard.ready()
-			details = slices.Concat(addrs.omitted, details, clusterStatus(server.cluster()))
-			return details, errors.Join(err, cluster.ready())
-		}}
+		http := daemon.HTTP{Metrics: registry, Log: p.Log, Version: p.Version,
+			Clients: func() any { return server.Clients() }, Ready: func() ([]string, error) {
+				details, err := guard.ready()
+				details = slices.Concat(addrs.omitted, details, clusterStatus(server.cluster()))
+				return details, errors.Join(err, cluster.ready())
+			}}
 		// The port is shared, too: like queries, probes get to the new instance. So it is closed at once
 		// when this one ends.
 		group.Tasks = append(group.Tasks, guard.run, cluster.run, http.KeepServing(c.HTTP, dnsserver.ListenSharedTCP))

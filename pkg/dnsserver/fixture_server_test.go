@@ -208,7 +208,7 @@ func handlePacket(ctx context.Context, s *Server, packet []byte, via transport, 
 	if wait != nil {
 		r = wait(ctx)
 	}
-	s.metrics.observeReply(q, r)
+	s.observeReply(q, r)
 	return r.wire
 }
 

@@ -222,8 +222,9 @@ func (m *metrics) observe(via transport, r reply, took time.Duration) {
 }
 
 // observeReply counts the reply to q if there is one.
-func (m *metrics) observeReply(q *query, r reply) {
+func (s *Server) observeReply(q *query, r reply) {
 	if r.wire != nil {
-		m.observe(q.via, r, time.Since(q.received))
+		s.metrics.observe(q.via, r, time.Since(q.received))
+		s.waited.count(q, &r, s.hostDomains())
 	}
 }

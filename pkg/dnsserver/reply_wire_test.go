@@ -213,7 +213,7 @@ func TestHandle_NoAllocations(t *testing.T) {
 				if r.wire == nil {
 					t.Fatal("no reply")
 				}
-				s.metrics.observeReply(q, r)
+				s.observeReply(q, r)
 			})
 			if allocs != 0 && name != "SRV" { // TestZoneWire_CostOfLargeSets
 				t.Errorf("got %v allocations, want 0", allocs)

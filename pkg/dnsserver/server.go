@@ -49,6 +49,8 @@ type Config struct {
 	// Limits bound what clients can use of the server. The zero value: the defaults.
 	Limits Limits
 
+	Statistics ClientStatistics // that Clients returns
+
 	// DetectProbe reports whether this server has sent the question to an upstream server, as a probe. If so, the
 	// upstream server is in a forwarding loop: it has sent the probe back. The probe gets REFUSED. DetectProbe is
 	// called for the type HINFO only. nil: no loop detection.
@@ -91,6 +93,8 @@ type Server struct {
 	metrics  *metrics
 	queries  *limiter // of the queries that wait for other servers
 	streams  *streams
+	tallies  *tallies
+	waited   *tally // of the replies that are not sent by a reader of a UDP socket
 
 	nodeCache bool
 
@@ -133,8 +137,9 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, autopath: autopathZone, primary: zone.PrimaryName(cfg.Domain), log: log, metrics: m,
 		queries: newQueryLimiter(cfg.Limits), streams: newStreams(cfg.Limits, m), nodeCache: nodeCache,
-		local: newLocalZones(cfg.LocalNames),
+		tallies: newTallies(cfg.Statistics, cfg.Domain), local: newLocalZones(cfg.LocalNames),
 	}
+	s.waited = s.tallies.add()
 	s.registerState(cfg.Register)
 	s.SetForwarding(Forwarding{Upstream: cfg.Upstream, Stubs: cfg.Stubs})
 	return s, nil
@@ -180,6 +185,17 @@ func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 		return fmt.Errorf("serving DNS: %w", err)
 	}
 	return nil
+}
+
+// Clients returns who asked what in the last 12 to 24 hours, or since the start.
+func (s *Server) Clients() ClientReport { return s.tallies.report(time.Now()) }
+
+// hostDomains returns the search domains of the nodes.
+func (s *Server) hostDomains() []fqdn.Name {
+	if s.nodeCache {
+		return s.forwarding.Load().HostSuffixes
+	}
+	return s.cfg.Autopath.HostSuffixes
 }
 
 // handle returns the reply to a packet, or a function that waits for the reply. A reply without

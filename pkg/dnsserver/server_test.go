@@ -260,7 +260,7 @@ func TestHandle_NeverBlocks(t *testing.T) {
 			r = wait(t.Context())
 			s.running.Wait()
 		}
-		s.metrics.observeReply(q, r)
+		s.observeReply(q, r)
 		if n := s.counterSum(t, "dnsconfigurer_dns_queries_total") - queries; n != 1 {
 			t.Errorf("%s: counted %d times, want 1", tt.name, n)
 		}

@@ -57,7 +57,7 @@ func sendQuery(t *testing.T, s *Server, client netip.Addr, m *dns.Msg) chan *dns
 	q.detach()
 	s.running.Go(func() {
 		r := wait(t.Context())
-		s.metrics.observeReply(q, r)
+		s.observeReply(q, r)
 		unpack(r)
 	})
 	return replies

@@ -189,7 +189,7 @@ func (st *stream) send(ctx context.Context, q *query, a answer) {
 	if r.partial != "" {
 		st.server.observePacked(q, r)
 	}
-	st.server.metrics.observeReply(q, r)
+	st.server.observeReply(q, r)
 	st.write(r.wire)
 }
 

@@ -50,7 +50,7 @@ func (s *Server) serveUDP(ctx context.Context, conn *udpSocket) error {
 		if err != nil {
 			return err
 		}
-		readers[i] = &reader{server: s, conn: conn, batch: b, query: new(query)}
+		readers[i] = &reader{server: s, conn: conn, batch: b, query: new(query), tally: s.tallies.add()}
 	}
 	wake, done := make(chan struct{}), make(chan struct{})
 	var helpers sync.WaitGroup
@@ -82,6 +82,7 @@ type reader struct {
 	batch   *batch
 	query   *query
 	replies []reply // of the batch, not yet counted
+	tally   *tally
 
 	errors   int       // consecutive reads that failed
 	loggedAt time.Time // when readFailed last logged one
@@ -135,7 +136,7 @@ func (r *reader) readFailed(err error) {
 
 // answer answers a batch of n packets. Queries that wait for other servers continue in goroutines of their own.
 func (r *reader) answer(ctx context.Context, n int, received time.Time) {
-	packed := 0
+	packed, hostDomains := 0, r.server.hostDomains()
 	for i := range n {
 		q := r.query
 		packet, buf, client := r.batch.packet(i)
@@ -146,6 +147,7 @@ func (r *reader) answer(ctx context.Context, n int, received time.Time) {
 			r.replyLater(ctx, i, wait)
 		case reply.wire != nil:
 			r.batch.reply(i, reply.wire)
+			r.tally.count(q, &reply, hostDomains)
 			r.replies = append(r.replies, reply)
 		}
 		if reply.packed {
@@ -175,7 +177,7 @@ func (r *reader) replyLater(ctx context.Context, i int, wait func(context.Contex
 	r.query = new(query)
 	r.server.running.Go(func() {
 		reply := wait(ctx)
-		r.server.metrics.observeReply(q, reply)
+		r.server.observeReply(q, reply)
 		if reply.wire != nil {
 			send(reply.wire)
 		}
