@@ -49,6 +49,9 @@ type ResolverConfiguration struct {
 	// longer than a day, and only clients on the same machine and of kubectl port-forward can read it.
 	ClientStatistics string `json:"clientStatistics,omitempty" default:"clients" values:"disabled,clients,names" restart:"true"`
 
+	// QueryLog is a log of queries and replies, in the format of LogFormat.
+	QueryLog QueryLogConfiguration `json:"queryLog"`
+
 	// MaxQueries is the number of queries that may wait for other servers.
 	MaxQueries int `json:"maxQueries,omitempty" default:"4096" min:"100" max:"65535" restart:"true"`
 
@@ -56,6 +59,23 @@ type ResolverConfiguration struct {
 	// the cache, an eighth for replies over TCP that are not read yet (64 KiB each), and the rest
 	// for TCP connections (10 KiB each).
 	MaxMemory string `json:"maxMemory,omitempty" default:"64Mi" format:"memory" min:"4Mi" max:"1Gi" restart:"true"`
+}
+
+// QueryLogConfiguration selects the queries that are logged. Lines that the log does not accept at once are dropped.
+type QueryLogConfiguration struct {
+	// Classes lists the replies that are logged: "success"; "denial", NXDOMAIN and NODATA; "error", all
+	// other rcodes; or "all". Empty: none, and there is no query log.
+	Classes []string `json:"classes,omitempty" values:"all,success,denial,error"`
+
+	// Zones lists domains. Queries for names in one of them are logged. Empty: queries for all names.
+	Zones []string `json:"zones,omitempty" format:"domain"`
+
+	// Sample is n to log one of n queries, chosen at random.
+	Sample int `json:"sample,omitempty" default:"1" min:"1" max:"1000000"`
+
+	// File is the path of a file to append to, which is opened again when it is renamed or removed. Empty:
+	// standard output.
+	File string `json:"file,omitempty"`
 }
 
 // DNSConfiguration configures the cluster DNS server: the source of the cluster's names,

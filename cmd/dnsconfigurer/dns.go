@@ -36,7 +36,8 @@ SIGHUP. If it is invalid, the server keeps the previous one.`,
 			return err
 		}
 		return daemon.Serve(cmd.ErrOrStderr(), c.LogFormat, version(), func(p daemon.Process) error {
-			process := dnsnode.Process[dnsnode.ClusterDNSConfig]{Source: source, Reload: p.Reload, Version: version(), Log: p.Log}
+			process := dnsnode.Process[dnsnode.ClusterDNSConfig]{Source: source, Reload: p.Reload, Version: version(), Log: p.Log,
+				Stdout: cmd.OutOrStdout()}
 			return dnsnode.RunClusterDNS(cmd.Context(), process, c)
 		})
 	}
@@ -70,7 +71,8 @@ SIGHUP. If it is invalid, the cache keeps the previous one.`,
 			return err
 		}
 		return daemon.Serve(cmd.ErrOrStderr(), c.LogFormat, version(), func(p daemon.Process) error {
-			process := dnsnode.Process[dnsnode.NodeCacheConfig]{Source: source, Reload: p.Reload, Version: version(), Log: p.Log}
+			process := dnsnode.Process[dnsnode.NodeCacheConfig]{Source: source, Reload: p.Reload, Version: version(), Log: p.Log,
+				Stdout: cmd.OutOrStdout()}
 			return dnsnode.RunNodeCache(cmd.Context(), process, c)
 		})
 	}

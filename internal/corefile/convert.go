@@ -38,6 +38,7 @@ type converter struct {
 	ports       []string
 	addresses   []string // of bind
 	hasUpstream bool
+	queries     queryLog
 }
 
 // stub is a zone with servers of its own.
@@ -168,6 +169,8 @@ func (c *converter) block(b *Block) {
 			isHidden = isHidden || c.takesAll(b, d)
 		case "hosts":
 			c.hosts(b, d)
+		case "log":
+			c.log(b, d)
 		case "prometheus", "health", "ready":
 			c.serves(d)
 		case "bind":
@@ -372,6 +375,7 @@ func (c *converter) finish() {
 		c.set("http", address, *c.http)
 		c.note(*c.http, "health, ready and metrics: all at %s: probe /livez instead of /health, /readyz instead of /ready", address)
 	}
+	c.finishLog()
 	if stubs := c.validStubs(); len(stubs) > 0 {
 		var items []item
 		for _, s := range stubs {

@@ -28,6 +28,7 @@ type item struct {
 
 // order is the order of the fields in a file.
 const order = `http lameduck listen clusterDomain reverseCIDRs upstreams resolvConf upstreamPolicy stubDomains maxQueries ` +
+	`queryLog.classes queryLog.zones ` +
 	`kubeconfig pods ttl hosts.file hosts.ttl hosts.entries`
 
 const head = `# Written by dnsconfigurer import-corefile. CoreDNS forwards names in localhost, invalid, test, onion and home.arpa,

@@ -28,7 +28,6 @@ var fates = map[string]fate{
 	"trace":                        {text: "has no counterpart"},
 	"dnstap":                       {text: "has no counterpart"},
 	"nsid":                         {text: "has no counterpart"},
-	"log":                          {text: "there is no query log: metrics count queries by rcode and source"},
 	"timeouts":                     {text: fixedTimes},
 	"multisocket":                  {text: "each address has one socket with several readers"},
 	"bufsize":                      {text: "replies over UDP have at most 1232 octets"},

@@ -186,6 +186,11 @@ func serve(p Process, format, version string, run func(Process) error) error {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
+	// Without this a write to standard output or error that nothing reads any more ends the process. Ignoring the signal
+	// would apply to programs that the server starts, too.
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(broken)
 	p.Reload = reload
 	p.Log.Info("starting", "version", version)
 	if err := run(p); err != nil {

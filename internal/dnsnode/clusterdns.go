@@ -79,7 +79,7 @@ func RunClusterDNS(ctx context.Context, p Process[ClusterDNSConfig], c ClusterDN
 		group.Last = append(group.Last, func(ctx context.Context) error { return http.Serve(ctx, l) })
 		return sockets, nil
 	}
-	return p.run(ctx, c, registry, server, open, func(next ClusterDNSConfig) forwarding { return next.Forward })
+	return p.run(ctx, c, registry, server, open, func(next ClusterDNSConfig) resolver { return next.resolver })
 }
 
 // localAddrs returns the addresses at which other machines reach a server with these addresses to

@@ -31,10 +31,11 @@ type resolver struct {
 	ServerLimits dnsserver.Limits // of MaxQueries and MaxMemory
 	Statistics   dnsserver.ClientStatistics
 	Forward      forwarding
+	Queries      queryLog
 }
 
 // newResolver returns the resolver of c, and adds the problems of c to p.
-func newResolver(c *v1alpha1.ResolverConfiguration, p *config.Problems) (r resolver) {
+func newResolver(c *v1alpha1.ResolverConfiguration, logFormat string, p *config.Problems) (r resolver) {
 	r.Addrs = config.AddrPorts(c.Listen)
 	for i, addr := range r.Addrs {
 		if addr.Port() != 0 && slices.Contains(r.Addrs[:i], addr) { // for port 0 the kernel selects a free one
@@ -56,6 +57,7 @@ func newResolver(c *v1alpha1.ResolverConfiguration, p *config.Problems) (r resol
 		Policy: upstream.Policy(c.UpstreamPolicy), Stubs: r.parseStubs(c.StubDomains, p),
 		LastKnownGood: config.Duration(c.LastKnownGood),
 	}
+	r.Queries = newQueryLog(c.QueryLog, logFormat)
 	return r
 }
 
@@ -82,7 +84,7 @@ func ClusterDNSKind() *config.Kind[ClusterDNSConfig] {
 }
 
 func checkClusterDNS(c *ClusterDNSConfig, p *config.Problems) {
-	c.resolver = newResolver(&c.ResolverConfiguration, p)
+	c.resolver = newResolver(&c.ResolverConfiguration, c.LogFormat, p)
 	if len(c.Manifests) > 0 && (c.Kubeconfig != "" || c.Snapshot != "") {
 		p.AddConflict("manifests", "kubeconfig", "snapshot")
 	}
@@ -127,7 +129,7 @@ func NodeCacheKind() *config.Kind[NodeCacheConfig] {
 }
 
 func checkNodeCache(c *NodeCacheConfig, p *config.Problems) {
-	c.resolver = newResolver(&c.ResolverConfiguration, p)
+	c.resolver = newResolver(&c.ResolverConfiguration, c.LogFormat, p)
 	c.Autopath.Allowed = []netip.Prefix{} // no client may send the option: pods send their search list in the name
 	c.Forward.ClusterReverse = c.Reverse
 	c.Forward.Cluster = parseServers(c.ClusterDNS, "clusterDNS", p)

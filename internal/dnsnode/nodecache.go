@@ -66,7 +66,7 @@ func RunNodeCache(ctx context.Context, p Process[NodeCacheConfig], c NodeCacheCo
 		group.Tasks = append(group.Tasks, guard.run, cluster.run, http.KeepServing(c.HTTP, dnsserver.ListenSharedTCP))
 		return sockets, nil
 	}
-	return p.run(ctx, c, registry, server, open, func(next NodeCacheConfig) forwarding { return next.Forward })
+	return p.run(ctx, c, registry, server, open, func(next NodeCacheConfig) resolver { return next.resolver })
 }
 
 // addresses are the addresses of a node cache.

@@ -5,6 +5,7 @@ package dnsnode
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"os"
 	"reflect"
@@ -26,11 +27,12 @@ import (
 // upstream server may take.
 const Drain = 5 * time.Second
 
-// A Process runs a server. All fields are required, except Reload.
+// A Process runs a server. All fields are required, except Reload and Stdout.
 type Process[C any] struct {
 	Source  *config.Source[C] // of the configuration, for reloads
 	Reload  <-chan os.Signal  // see daemon.Reloader.Signal
 	Version string            // of this binary
+	Stdout  io.Writer         // for the query log
 	Log     *slog.Logger
 }
 
@@ -41,11 +43,19 @@ type openFunc func(context.Context, *daemon.Group) (*dnsserver.Sockets, error)
 // run serves with configuration c until ctx ends, and then returns nil. It returns an error if a part of
 // the server cannot start, or a task of the server fails.
 func (p *Process[C]) run(
-	ctx context.Context, c C, registry *prometheus.Registry, s *server, open openFunc, forward func(C) forwarding,
+	ctx context.Context, c C, registry *prometheus.Registry, s *server, open openFunc, resolverOf func(C) resolver,
 ) error {
+	queries := newQueryLogWriter(p.Stdout, resolverOf(c).Queries.JSON, registry, p.Log)
 	reloader := &daemon.Reloader[C]{
 		Source: p.Source, Signal: p.Reload, Log: p.Log,
-		Apply: func(next C) (daemon.Task, error) { return s.apply(forward(next)) },
+		Apply: func(next C) (daemon.Task, error) {
+			r := resolverOf(next)
+			background, err := s.apply(r.Forward)
+			if err == nil {
+				s.SetQueryLog(queries.apply(r.Queries))
+			}
+			return background, err
+		},
 	}
 	if err := reloader.Start(c, registry); err != nil {
 		return err
@@ -65,7 +75,7 @@ func (p *Process[C]) run(
 		})
 	// Queries are forwarded in the lameduck time, too. The background task of the reloader owns the TCP
 	// and TLS connections to upstream servers.
-	group.Last = append(group.Last, reloader.Run)
+	group.Last = append(group.Last, reloader.Run, queries.run)
 	p.Log.Info("serving", "listen", sockets.Addrs(), "clusterDomain", s.domain.String())
 	return group.Run(ctx)
 }

@@ -221,10 +221,11 @@ func (m *metrics) observe(via transport, r reply, took time.Duration) {
 	m.duration[r.source].Observe(took.Seconds())
 }
 
-// observeReply counts the reply to q if there is one.
+// observeReply counts and logs the reply to q if there is one.
 func (s *Server) observeReply(q *query, r reply) {
 	if r.wire != nil {
 		s.metrics.observe(q.via, r, time.Since(q.received))
 		s.waited.count(q, &r, s.hostDomains())
+		s.logReply(q, &r)
 	}
 }

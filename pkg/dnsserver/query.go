@@ -84,16 +84,18 @@ type query struct {
 
 	via      transport
 	client   netip.Addr // the zero Addr: unknown
+	port     uint16     // of the client
+	size     int        // of the packet, in octets
 	received time.Time
 
 	nameBuf [fqdn.MaxWire]byte
 }
 
-// parse parses a packet into q. It does not change via, client and received. It reports whether the packet is a
+// parse parses a packet into q. It does not change via, client, port and received. It reports whether the packet is a
 // query. parse sets the valid parts of a rejected query, too, so that the reply has its question and OPT record.
 func (q *query) parse(packet []byte) (isQuery bool) {
-	q.question, q.name, q.options, q.tsig, q.edns, q.do = nil, "", nil, nil, false, false
-	q.maxReply, q.rejectCode = minUDP, dns.RcodeSuccess
+	q.question, q.name, q.qtype, q.options, q.tsig, q.edns, q.do = nil, "", 0, nil, nil, false, false
+	q.maxReply, q.rejectCode, q.size = minUDP, dns.RcodeSuccess, len(packet)
 	if q.via == overTCP {
 		q.maxReply = dns.MaxMsgSize
 	}

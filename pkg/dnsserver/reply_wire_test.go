@@ -200,11 +200,12 @@ func TestWire_Size(t *testing.T) {
 	}
 }
 
-// TestHandle_NoAllocations answers the most frequent queries.
+// TestHandle_NoAllocations answers the most frequent queries, and logs them.
 func TestHandle_NoAllocations(t *testing.T) {
 	s := newServer(t, benchCluster(100), Config{Upstream: parseRecords(t, "www.example. 100 A 192.0.2.1").exchange})
 	buf := make([]byte, 0, maxUDP)
 	q := &query{client: podAddr}
+	log, lines := &QueryLog{Classes: LogAll}, make([]byte, 0, 512)
 	for name, packet := range benchQueries(t, s) {
 		t.Run(name, func(t *testing.T) {
 			allocs := testing.AllocsPerRun(100, func() {
@@ -214,6 +215,7 @@ func TestHandle_NoAllocations(t *testing.T) {
 					t.Fatal("no reply")
 				}
 				s.observeReply(q, r)
+				lines = log.append(lines[:0], q, &r)
 			})
 			if allocs != 0 && name != "SRV" { // TestZoneWire_CostOfLargeSets
 				t.Errorf("got %v allocations, want 0", allocs)
@@ -298,4 +300,11 @@ func BenchmarkAnswer(b *testing.B) {
 			}
 		})
 	}
+	b.Run("what=log", func(b *testing.B) {
+		q, l, lines := &query{client: podAddr, received: time.Now()}, &QueryLog{Classes: LogAll}, make([]byte, 0, 512)
+		r, _ := s.handle(b.Context(), q, queries["A"], nil)
+		for b.Loop() {
+			lines = l.append(lines[:0], q, &r)
+		}
+	})
 }

@@ -99,6 +99,7 @@ type Server struct {
 	nodeCache bool
 
 	hosts        atomic.Pointer[Hosts]      // nil: none
+	queryLog     atomic.Pointer[QueryLog]   // nil: none
 	forwarding   atomic.Pointer[Forwarding] // replaced as a whole, by SetForwarding
 	forwardingMu sync.Mutex                 // held to replace forwarding
 	running      sync.WaitGroup             // queries in flight, and prefetches of the cache

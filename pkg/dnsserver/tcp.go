@@ -67,8 +67,8 @@ func (s *Server) serveTCP(ctx context.Context, l *net.TCPListener) error {
 			continue
 		}
 		addr, _ := c.RemoteAddr().(*net.TCPAddr)
-		client := addr.AddrPort().Addr() // the zero Addr for nil
-		slot := s.streams.add(c, client)
+		client := addr.AddrPort() // the zero AddrPort for nil
+		slot := s.streams.add(c, client.Addr())
 		if slot == nil {
 			c.Close()
 			continue
@@ -82,14 +82,15 @@ type stream struct {
 	server  *Server
 	conn    net.Conn
 	client  netip.Addr
+	port    uint16        // of the client
 	slot    *slot         // of the connection
 	queries chan struct{} // an element for each query whose reply is not yet written
 	writing chan struct{} // an element while a reply is written
 	broken  bool          // guarded by writing: the connection is closed, and replies are dropped
 }
 
-func newStream(s *Server, c net.Conn, client netip.Addr, slot *slot) *stream {
-	return &stream{server: s, conn: c, client: client, slot: slot,
+func newStream(s *Server, c net.Conn, client netip.AddrPort, slot *slot) *stream {
+	return &stream{server: s, conn: c, client: client.Addr(), port: client.Port(), slot: slot,
 		queries: make(chan struct{}, maxStreamQueries), writing: make(chan struct{}, 1)}
 }
 
@@ -114,7 +115,7 @@ func (st *stream) serve(ctx context.Context) {
 		st.queries <- struct{}{}
 		st.writing <- struct{}{} // no query is answered while a reply waits for the socket
 		<-st.writing
-		q := &query{via: overTCP, client: st.client, received: time.Now()}
+		q := &query{via: overTCP, client: st.client, port: st.port, received: time.Now()}
 		a, wait, isQuery := s.answerPacket(ctx, q, packet, nil)
 		if wait == nil {
 			if isQuery {

@@ -300,7 +300,7 @@ func (s *testServer) servePipe(t *testing.T) (net.Conn, *sync.WaitGroup) {
 	server, client := net.Pipe()
 	slot := s.streams.add(server, podAddr)
 	serving := new(sync.WaitGroup)
-	serving.Go(func() { newStream(s.Server, server, podAddr, slot).serve(t.Context()) })
+	serving.Go(func() { newStream(s.Server, server, netip.AddrPortFrom(podAddr, 1), slot).serve(t.Context()) })
 	return client, serving
 }
 

@@ -83,6 +83,8 @@ type reader struct {
 	query   *query
 	replies []reply // of the batch, not yet counted
 	tally   *tally
+	log     *QueryLog
+	lines   []byte // for log, of replies that are not sent yet
 
 	errors   int       // consecutive reads that failed
 	loggedAt time.Time // when readFailed last logged one
@@ -137,10 +139,11 @@ func (r *reader) readFailed(err error) {
 // answer answers a batch of n packets. Queries that wait for other servers continue in goroutines of their own.
 func (r *reader) answer(ctx context.Context, n int, received time.Time) {
 	packed, hostDomains := 0, r.server.hostDomains()
+	r.log = r.server.queryLog.Load()
 	for i := range n {
 		q := r.query
 		packet, buf, client := r.batch.packet(i)
-		q.via, q.client, q.received = overUDP, client.Addr(), received
+		q.via, q.client, q.port, q.received = overUDP, client.Addr(), client.Port(), received
 		reply, wait := r.server.handle(ctx, q, packet, buf)
 		switch {
 		case wait != nil:
@@ -149,6 +152,9 @@ func (r *reader) answer(ctx context.Context, n int, received time.Time) {
 			r.batch.reply(i, reply.wire)
 			r.tally.count(q, &reply, hostDomains)
 			r.replies = append(r.replies, reply)
+			if r.log != nil {
+				r.lines = r.log.append(r.lines, q, &reply)
+			}
 		}
 		if reply.packed {
 			if packed++; packed%maxPacked == 0 {
@@ -159,7 +165,7 @@ func (r *reader) answer(ctx context.Context, n int, received time.Time) {
 	r.send(received)
 }
 
-// send counts the replies that are ready, and then sends them: a client that has received a
+// send counts the replies that are ready, sends them and logs them: a client that has received a
 // reply finds it in the metrics.
 func (r *reader) send(received time.Time) {
 	took := time.Since(received)
@@ -168,6 +174,10 @@ func (r *reader) send(received time.Time) {
 	}
 	r.replies = r.replies[:0]
 	r.batch.send()
+	if len(r.lines) > 0 {
+		r.log.Write(r.lines)
+		r.lines = r.lines[:0]
+	}
 }
 
 // replyLater waits for the reply to packet i in a goroutine that may outlive the batch, and counts and sends it.
