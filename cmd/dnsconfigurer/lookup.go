@@ -17,7 +17,7 @@ import (
 func lookupCommand() *cobra.Command {
 	o, nodeFlags := lookup.Options{}, nodefacts.Flags{}
 	cmd := &cobra.Command{
-		Use:   "lookup (-f FILE|DIR|- | --kubeconfig FILE) --pod NAMESPACE/NAME NAME [TYPE]",
+		Use:   "lookup [-f FILE|DIR|-] --pod NAMESPACE/NAME NAME [TYPE]",
 		Short: "Simulate the DNS lookup of a program in a pod, and print every query",
 		Long: `Simulate the DNS lookup of a program in a pod: compute the pod's resolv.conf, send the
 queries of its C library or of Go, and print each query with its reply, the program's result and
@@ -33,9 +33,9 @@ manifests. Addresses that the cluster would assign are generated in 198.18.0.0/1
 --complete, objects that they lack do not exist. No query leaves this machine unless --upstream
 or --server is set.
 
-With --kubeconfig or --context the objects are those of a live cluster, which the command lists
-and does not change. Node facts without a flag are then those of the ConfigMap kubelet-config, or
-the addresses of the DNS Service.
+Without -f the objects are those of the live cluster of kubectl, --kubeconfig or --context. The
+command lists them, and changes nothing. Node facts without a flag are then those of the ConfigMap
+kubelet-config, or the addresses of the DNS Service.
 
 Without manifests, cluster and --pod the program runs on this machine, with its resolv.conf.
 
@@ -48,7 +48,7 @@ results differ. docs/debugging.md describes the libraries and the limits of the 
   dnsconfigurer lookup www.example.com --server 192.0.2.53
   dnsconfigurer lookup -f examples/ --pod shop/web --libc musl db-0.db A -o json
   dnsconfigurer lookup -f examples/ --pod shop/web --compare payments.shop
-  dnsconfigurer lookup --kubeconfig ~/.kube/config --pod shop/web-0 payments
+  dnsconfigurer lookup --context staging --pod shop/web-0 payments
   kubectl get pods,services,endpointslices -A -o yaml | \
     dnsconfigurer lookup -f - --pod shop/web-0 _http._tcp.payments SRV`,
 		Args: func(_ *cobra.Command, args []string) error {

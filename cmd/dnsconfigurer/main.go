@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -99,6 +100,7 @@ type groupOfCommands struct {
 func rootCommand(args []string) *cobra.Command {
 	printVersion := false
 	root := &cobra.Command{
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: displayName(os.Args[0])},
 		Use:           "dnsconfigurer",
 		Short:         "Decide, explain and serve the DNS configuration of Kubernetes pods",
 		Args:          cobra.ArbitraryArgs,
@@ -151,6 +153,14 @@ func rootCommand(args []string) *cobra.Command {
 	root.DisableFlagParsing = !isNamed && len(args) > 0 && !strings.HasPrefix(args[0], "-")
 	usage.CompleteFlags(root)
 	return root
+}
+
+// displayName returns the name of the program in usage texts. program is the path by which it was run.
+func displayName(program string) string {
+	if strings.HasPrefix(filepath.Base(program), "kubectl-dnsconfig") { // on Windows it ends in .exe
+		return "kubectl dnsconfig"
+	}
+	return "dnsconfigurer"
 }
 
 // interruptible lets cmd end on an interrupt even while a read blocks. cmd must not change files: its

@@ -170,7 +170,7 @@ func TestHelp_ExamplesWork(t *testing.T) {
 		tested := 0
 		for example := range strings.Lines(examples) {
 			args, ok := strings.CutPrefix(strings.TrimSpace(example), "dnsconfigurer ")
-			if !ok || strings.Contains(example, "|") || strings.Contains(example, "--kubeconfig") {
+			if !ok || strings.Contains(example, "|") || strings.Contains(example, "--context") {
 				continue
 			}
 			tested++

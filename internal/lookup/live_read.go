@@ -6,6 +6,7 @@ package lookup
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +28,9 @@ const clusterTimeout = 2 * time.Minute
 // returns the node of the pod: the flags, with the facts of the cluster where the flags and their files have none.
 func Node(ctx context.Context, o *Options, flags *nodefacts.Flags, userAgent string, c *Config) (nodefacts.Node, error) {
 	api, err := cluster.LoadUserConfig(o.Kubeconfig, o.Context, userAgent)
-	if err != nil {
+	if err != nil && o.Kubeconfig == "" && o.Context == "" {
+		return nodefacts.Node{}, fmt.Errorf("no manifests, and no cluster: %w, or -f", err)
+	} else if err != nil {
 		return nodefacts.Node{}, err
 	}
 	api.QPS = -1 // the requests follow each other, and client-go's five a second take longer than the timeout

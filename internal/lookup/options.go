@@ -36,15 +36,17 @@ type Options struct {
 	Server   string   // ADDR[:PORT]; "": Config.Server is not set
 	Upstream []string // as of upstream.ParseServer
 
-	Kubeconfig, Context string // of a live cluster, whose objects are used instead of Input; "": none
+	// Kubeconfig and Context are those of a live cluster, whose objects are used instead of Input; "": as kubectl, if there
+	// is no Input.
+	Kubeconfig, Context string
 }
 
 // Register adds the flags.
 func (o *Options) Register(flags *pflag.FlagSet) {
 	o.Input.Register(flags)
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of a live cluster, instead of -f")
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of a live cluster; without -f: as kubectl")
 	flags.StringVar(&o.Context, "context", "",
-		"`CONTEXT` of a live cluster, instead of -f; from --kubeconfig, or from the kubeconfig that kubectl uses if that is unset")
+		"`CONTEXT` of a live cluster; without -f: the current one")
 	flags.StringVar(&o.Pod, "pod", "",
 		"`NAMESPACE/NAME` of the pod or workload, or KIND/NAME in the namespace of -n, such as statefulset/db")
 	usage.ChoiceFlag(flags, &o.Library, "libc", "",
@@ -60,7 +62,9 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 }
 
 // Live reports whether the objects come from a live cluster.
-func (o *Options) Live() bool { return o.Kubeconfig != "" || o.Context != "" }
+func (o *Options) Live() bool {
+	return o.Kubeconfig != "" || o.Context != "" || len(o.Input.Paths) == 0 && o.Pod != ""
+}
 
 // libraries returns the values of Options.Library.
 func libraries() (list []string) {
@@ -80,8 +84,6 @@ func (o *Options) Parse(args []string) (Config, error) {
 	switch {
 	case o.onMachine():
 		return c, o.parseLookup(&c, args)
-	case len(o.Input.Paths) == 0 && !o.Live():
-		return c, usage.Errorf("no manifests: set -f, or --kubeconfig for a live cluster")
 	case len(o.Input.Paths) > 0 && o.Live():
 		return c, usage.Errorf("--kubeconfig and -f: set one of them")
 	case o.Pod == "":
@@ -94,7 +96,7 @@ func (o *Options) Parse(args []string) (Config, error) {
 
 // onMachine reports whether the lookup is that of a program on this machine.
 func (o *Options) onMachine() bool {
-	return len(o.Input.Paths) == 0 && !o.Live() && o.Pod == "" && !o.Compare
+	return len(o.Input.Paths) == 0 && !o.Live() && !o.Compare
 }
 
 // parseLookup sets the type of the question, and the servers of c.

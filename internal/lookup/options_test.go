@@ -28,7 +28,9 @@ func TestOptions_Parse(t *testing.T) {
 		{func(o *lookup.Options) { o.Server = "10.96.0.10" }, "db AAAA", "10.96.0.10:53", ""},
 		{func(o *lookup.Options) { o.Server = "[fd00::10]:5353" }, "db AAAA", "[fd00::10]:5353", ""},
 		{func(o *lookup.Options) { o.Upstream = []string{"192.0.2.1"} }, "db AAAA", "invalid AddrPort", ""},
-		{func(o *lookup.Options) { o.Input.Paths = nil }, "db", "", "no manifests: set -f"},
+		{func(o *lookup.Options) { o.Input.Paths = nil }, "db aaaa", "invalid AddrPort", ""}, // in the cluster of kubectl
+		{func(o *lookup.Options) { o.Context = "staging" }, "db", "", "--kubeconfig and -f: set one of them"},
+		{func(o *lookup.Options) { o.Input.Paths, o.Pod, o.Compare = nil, "", true }, "db", "", "no pod: set --pod"},
 		{func(o *lookup.Options) { o.Input.Namespace = "" }, "db", "", `--namespace "": want a DNS label such as shop`},
 		{func(o *lookup.Options) { o.Pod = "" }, "db", "", "no pod: set --pod"},
 		{func(*lookup.Options) {}, "db NONE", "", `unknown record type "NONE": want one such as A, AAAA, SRV or PTR`},

@@ -79,6 +79,7 @@ func InstallHelp(root *cobra.Command, problem *error) {
 			*problem = UnknownCommand(cmd, names[0])
 			return
 		}
+		cmd.Example = strings.ReplaceAll(cmd.Example, root.Name()+" ", root.DisplayName()+" ")
 		help(cmd, args)
 	})
 }
