@@ -74,11 +74,14 @@ func (r *release) archiveName(b binary) string {
 // files and directories.
 func (b binary) program() (entry, error) {
 	data, err := os.ReadFile(b.path)
-	name := "dnsconfigurer"
+	return entry{name: b.programName(), mode: 0o755, data: data}, err
+}
+
+func (b binary) programName() string {
 	if b.os == "windows" {
-		name += ".exe"
+		return "dnsconfigurer.exe"
 	}
-	return entry{name: name, mode: 0o755, data: data}, err
+	return "dnsconfigurer"
 }
 
 // writeArchive writes entries below a directory of the archive's name.

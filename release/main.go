@@ -37,7 +37,7 @@ var builders = map[string][]func(context.Context, *release) error{
 	"chart":     {buildChart},
 	"manifests": {buildImage, buildChart, buildManifests},
 	"packages":  {buildPackages},
-	"all":       {buildImage, buildChart, buildManifests, buildPackages, buildArchives},
+	"all":       {buildImage, buildChart, buildManifests, buildPackages, buildArchives, buildPlugin},
 }
 
 func run(ctx context.Context, args []string) error {

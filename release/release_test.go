@@ -7,6 +7,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"crypto/x509"
 	"debug/elf"
 	"debug/macho"
@@ -14,9 +15,11 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -30,6 +33,7 @@ import (
 	spdxjson "github.com/spdx/tools-golang/json"
 	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 	"github.com/spdx/tools-golang/spdxlib"
+	"sigs.k8s.io/yaml"
 )
 
 // build clones the commit that is checked out, and builds a release of it for platforms.
@@ -266,6 +270,9 @@ func untar(t *testing.T, from io.Reader) map[string][]byte {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeDir {
+			t.Errorf("%s is neither a file nor a directory", h.Name)
+		}
 		if files[h.Name], err = io.ReadAll(r); err != nil {
 			t.Fatal(err)
 		}
@@ -370,13 +377,64 @@ func TestArchive_Platforms(t *testing.T) {
 			t.Fatal(err)
 		}
 		name := r.archiveName(b)
-		if err := r.writeArchive(name+".tar.gz", name, []entry{program}); err != nil {
+		license := entry{name: "LICENSE", mode: 0o644, data: []byte("text")}
+		if err := r.writeArchive(name+".tar.gz", name, []entry{program, license}); err != nil {
 			t.Fatal(err)
 		}
 		checkProgram(t, filepath.Join(out, name+".tar.gz"), b)
 	}
 	if got := strings.Join(built, ","); got != allPlatforms {
 		t.Errorf("built %s, want %s", got, allPlatforms)
+	}
+	if err := buildPlugin(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	testPlugin(t, r)
+}
+
+// testPlugin checks the manifest of the plugin as krew does (internal/index/validation, internal/download and
+// internal/installation), because krew itself cannot be built here: a dependency is missing.
+func testPlugin(t *testing.T, r *release) {
+	t.Helper()
+	var m struct {
+		APIVersion, Kind string
+		Metadata         struct{ Name string }
+		Spec             struct {
+			Version, Homepage, ShortDescription, Description string
+			Platforms                                        []struct {
+				Selector         struct{ MatchLabels map[string]string }
+				URI, SHA256, Bin string
+				Files            []struct{ From, To string }
+			}
+		}
+	}
+	if err := yaml.UnmarshalStrict(read(t, filepath.Join(r.out, "dnsconfig.yaml")), &m); err != nil {
+		t.Fatal(err)
+	}
+	if m.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || m.Kind != "Plugin" || m.Metadata.Name != "dnsconfig" ||
+		!regexp.MustCompile(`^v\d+\.\d+\.\d+`).MatchString(m.Spec.Version) || m.Spec.ShortDescription == "" ||
+		strings.Contains(m.Spec.ShortDescription, "\n") || len(m.Spec.Platforms) != len(r.binaries) {
+		t.Errorf("manifest %+v", m)
+	}
+	for i, p := range m.Spec.Platforms {
+		b := r.binaries[i]
+		archive := read(t, filepath.Join(r.out, r.archiveName(b)+".tar.gz"))
+		zipped, err := gzip.NewReader(bytes.NewReader(archive))
+		if err != nil {
+			t.Fatal(err)
+		}
+		installed := map[string]bool{}
+		files := untar(t, zipped)
+		for _, f := range p.Files {
+			if f.To == "." && len(files[f.From]) > 0 {
+				installed[path.Base(f.From)] = true
+			}
+		}
+		if p.Selector.MatchLabels["os"] != b.os || p.Selector.MatchLabels["arch"] != b.arch || len(p.Selector.MatchLabels) != 2 ||
+			p.URI != homepage+"/releases/download/"+r.imageTag()+"/"+r.archiveName(b)+".tar.gz" ||
+			p.SHA256 != fmt.Sprintf("%x", sha256.Sum256(archive)) || !installed[p.Bin] || !installed["LICENSE"] || len(p.Files) != 2 {
+			t.Errorf("platform %+v, files %v", p, installed)
+		}
 	}
 }
 
@@ -387,9 +445,8 @@ func checkProgram(t *testing.T, archive string, b binary) {
 	if out, err := exec.Command("tar", "-xzf", archive, "-C", dir, "--strip-components=1").CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", archive, err, out)
 	}
-	name := "dnsconfigurer" + map[string]string{"windows": ".exe"}[b.os]
-	if got := formats[b.os](t, read(t, filepath.Join(dir, name))); got != b.arch {
-		t.Errorf("%s: %s is for %q", archive, name, got)
+	if got := formats[b.os](t, read(t, filepath.Join(dir, b.programName()))); got != b.arch {
+		t.Errorf("%s: the program is for %q", archive, got)
 	}
 }
 
