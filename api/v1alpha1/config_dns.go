@@ -114,6 +114,10 @@ type DNSConfiguration struct {
 	// Hosts are names with fixed addresses, which win over the names of the cluster and of other servers.
 	Hosts HostsConfiguration `json:"hosts"`
 
+	// Answers are answers by pattern, which win over Hosts, the names of the cluster and of other servers.
+	// The first one that matches a question counts. At most 200. Empty: none.
+	Answers []Answer `json:"answers,omitempty"`
+
 	// HostSuffixes lists the search domains of the nodes, which end the search lists of
 	// names below search.NAMESPACE.CLUSTERDOMAIN.ap.k8s.io. At most 8. Empty: none.
 	HostSuffixes []string `json:"hostSuffixes,omitempty" format:"domain" restart:"true"`
@@ -140,6 +144,27 @@ type HostsConfiguration struct {
 
 	// TTL is the TTL of these records in seconds.
 	TTL *uint32 `json:"ttl,omitempty" default:"3600" max:"65535"`
+}
+
+// Answer answers the questions that Zone, Type and Regex match. At least one of them is required.
+type Answer struct {
+	// Zone is a domain: its name and all names below it match. Empty: all names.
+	Zone string `json:"zone,omitempty"`
+
+	// Type is the type of the questions, such as "AAAA". Empty: all types.
+	Type string `json:"type,omitempty"`
+
+	// Regex is a regular expression in the syntax of RE2, which the name must match, in lower case with
+	// the final dot. It matches a part of the name unless it has ^ and $. Empty: all names match.
+	Regex string `json:"regex,omitempty"`
+
+	// Records are the records of the answer without owner, such as "60 IN A 192.0.2.{1}". {1} is the first
+	// group of Regex, {NAME} the group of that name, {0} the whole match. Records of another type than the
+	// question's are left out, except CNAME, whose target is looked up. Empty: none.
+	Records []string `json:"records,omitempty"`
+
+	// Rcode is "NOERROR", "NXDOMAIN", "SERVFAIL" or "REFUSED". Empty: "NOERROR".
+	Rcode string `json:"rcode,omitempty"`
 }
 
 // NodeCacheConfiguration configures the node-local DNS cache.

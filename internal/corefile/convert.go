@@ -173,6 +173,7 @@ func (c *converter) block(b *Block) {
 			c.log(b, d)
 		case "prometheus", "health", "ready":
 			c.serves(d)
+		case "template": // see rules
 		case "bind":
 			c.bind(d)
 		default:
@@ -376,6 +377,7 @@ func (c *converter) finish() {
 		c.note(*c.http, "health, ready and metrics: all at %s: probe /livez instead of /health, /readyz instead of /ready", address)
 	}
 	c.finishLog()
+	c.rules()
 	if stubs := c.validStubs(); len(stubs) > 0 {
 		var items []item
 		for _, s := range stubs {

@@ -11,6 +11,7 @@ import (
 // TestConvert: each case adds lines to a block . with kubernetes and forward, or a block.
 func TestConvert(t *testing.T) {
 	const base = "  kubernetes cluster.local in-addr.arpa ip6.arpa {\n    fallthrough in-addr.arpa ip6.arpa\n  }\n"
+	const plain = ". {\n" + base + "forward . 192.0.2.1\n"
 	tests := []struct {
 		name, text  string
 		fields      string // lines of the file; "": not checked
@@ -102,6 +103,31 @@ func TestConvert(t *testing.T) {
 		{"log of no name", ". {\n" + base + "forward . 192.0.2.1\nlog \"{name}\"\n}", "", "never has an effect", false},
 		{"log of names of another block", ". {\n" + base + "forward . 192.0.2.1\n}\nb.example {\nforward . 192.0.2.2\nlog a.example\n}",
 			"", "never has an effect", false},
+		{"no AAAA", plain + "template ANY AAAA {\nrcode NXDOMAIN\n}\n}",
+			`- {"type":"AAAA"}`, "here NODATA", false},
+		{"no AAAA, but for a stub domain", plain + "template IN AAAA\n}\nb.example {\nforward . 192.0.2.2\n}",
+			`- {"type":"AAAA"}`, "names in b.example get it, too", true},
+		{"no AAAA in all blocks",
+			plain + "template IN AAAA\n}\nb.example {\nforward . 192.0.2.2\ntemplate IN AAAA\n}",
+			`- {"zone":"b.example","type":"AAAA"}` + "\n" + `- {"type":"AAAA"}`, "Services, too", false},
+		{"a denied zone", plain + "template ANY ANY A.example. {\nmatch ^a\\. ^b\\.\nrcode NXDOMAIN\nfallthrough\n}\n}",
+			`- {"zone":"a.example","regex":"^a\\.","rcode":"NXDOMAIN"}` + "\n" +
+				`- {"zone":"a.example","regex":"^b\\.","rcode":"NXDOMAIN"}`, "", false},
+		{"answers with groups", plain + "cache 30\n}\nb.example {\nforward . 192.0.2.1\ntemplate IN A c.b.example d.example {\n" +
+			"match ^(?P<x>[0-9]+)-([0-9]+)\n" +
+			"answer \"{{ .Name }} 60 {{ .Class }} {{.Type}} 192.0.{{ .Group.x }}.{{ index .Match 2 }}\"\n}\n}",
+			`- {"zone":"c.b.example","type":"A","regex":"^(?P<x>[0-9]+)-([0-9]+)","records":["60 IN A 192.0.{x}.{2}"]}` + "\n" +
+				`- {"zone":"c.b.example","type":"A","rcode":"SERVFAIL"}`, "without fallthrough", false},
+		{"an alias", plain + "template IN ANY b.example {\nanswer \"{{ .Name }} IN CNAME {{ .Name }}c.{{ .Zone }}\"\n}\n}",
+			`- {"zone":"b.example","records":["IN CNAME {0}c.b.example."]}`, "", false},
+		{"another owner", plain + "template IN A b.example {\nanswer \"a.example 60 IN A 192.0.2.1\"\n}\n}",
+			"", "has no counterpart", true},
+		{"a function", plain + "template IN A b.example {\nmatch (a*)\n" +
+			"answer \"{{ .Name }} 60 IN A 192.0.2.{{ parseInt .Group.1 16 8 }}\"\n}\n}", "", "has no counterpart", true},
+		{"an rcode that is not supported", plain + "template IN A b.example {\nrcode NOTIMP\n}\n}", "", `"NOTIMP"`, true},
+		{"another class", plain + "template CH TXT {\nrcode NXDOMAIN\n}\n}", "", "class IN", true},
+		{"a template outside of the zone", plain + "}\nb.example {\nforward . 192.0.2.1\ntemplate IN A c.example\n}",
+			"", "never has an effect", false},
 		{"a comment in a quoted line",
 			". {\n" + base + "forward . 192.0.2.1 {\ntls_servername \"a\nttl: 5\"\n}\n}",
 			`upstreams: ["192.0.2.1"]`, "", false},
@@ -148,7 +174,7 @@ func FuzzConvert(f *testing.F) {
 		for line := range strings.Lines(strings.TrimPrefix(string(yaml), head)) {
 			line = strings.TrimPrefix(line, "  ")
 			name, _, _ := strings.Cut(line, ":")
-			if !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, `- {"zone":`) && !strings.HasPrefix(line, `- "`) &&
+			if !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, `- {"`) && !strings.HasPrefix(line, `- "`) &&
 				name != "stubDomains" && !strings.Contains(order, name) {
 				t.Errorf("%q of %q", line, text)
 			}

@@ -29,7 +29,7 @@ type item struct {
 // order is the order of the fields in a file.
 const order = `http lameduck listen clusterDomain reverseCIDRs upstreams resolvConf upstreamPolicy stubDomains maxQueries ` +
 	`queryLog.classes queryLog.zones ` +
-	`kubeconfig pods ttl hosts.file hosts.ttl hosts.entries`
+	`kubeconfig pods ttl hosts.file hosts.ttl hosts.entries answers`
 
 const head = `# Written by dnsconfigurer import-corefile. CoreDNS forwards names in localhost, invalid, test, onion and home.arpa,
 # and reverse names of loopback, link-local and documentation addresses; here they are answered, unless stubDomains
@@ -85,9 +85,11 @@ func comment(d Directive) string {
 }
 
 func flow(v any) string {
-	js, err := json.Marshal(v)
-	if err != nil {
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false) // groups of regular expressions have < and >
+	if err := encoder.Encode(v); err != nil {
 		panic(err) // the values are texts and numbers
 	}
-	return string(js)
+	return strings.TrimSpace(b.String())
 }

@@ -92,6 +92,8 @@ func checkClusterDNS(c *ClusterDNSConfig, p *config.Problems) {
 	for i, entry := range c.Hosts.Entries {
 		p.Add(fmt.Sprintf("hosts.entries[%d]", i), new(dnsserver.Hosts).AddLine(entry))
 	}
+	c.Forward.Rules = rules{c.Answers}
+	c.Forward.Rules.compile(p.Add)
 	c.Autopath.HostSuffixes = config.Names(c.HostSuffixes)
 	if n := len(c.HostSuffixes); n > dnsserver.MaxHostSuffixes {
 		p.Add("hostSuffixes", fmt.Errorf("%d domains: want at most %d", n, dnsserver.MaxHostSuffixes))
@@ -175,6 +177,7 @@ type forwarding struct {
 	Cluster       []upstream.Server // servers of the cluster DNS; nil: the server itself is the cluster DNS
 
 	Hosts hosts // of a cluster DNS server
+	Rules rules // of a cluster DNS server
 
 	ClusterReverse []netip.Prefix // whose reverse names go to Cluster, whatever Stubs has
 }

@@ -139,6 +139,7 @@ func (s *server) apply(c forwarding) (background daemon.Task, err error) {
 		s.applied = c
 		text, err := c.Hosts.read()
 		s.SetHosts(c.Hosts.parse(text, err, s.log))
+		s.SetRules(c.Rules.compile(nil))
 		background = func(ctx context.Context) error {
 			watch := func(ctx context.Context) error {
 				return c.Hosts.watch(ctx, text, func(h *dnsserver.Hosts) { s.hostsChanged(next, h) }, s.log)

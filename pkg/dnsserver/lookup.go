@@ -27,9 +27,8 @@ type candidateLookup struct {
 // lookup looks up a candidate; see lookupFunc. Subqueries to other servers may outlive the
 // walk, until ctx ends: the next walk then finds their answers in the cache.
 func (c *candidateLookup) lookup(ctx context.Context, name fqdn.Name) (lookupResult, func(context.Context) lookupResult) {
-	if c.s.inHosts(name) {
-		a, _ := c.s.answerFromHosts(c.q.subquery(name, c.q.qtype))
-		return lookupResult{outcome: found, answer: a}, nil
+	if c.s.hasRules(name) {
+		return c.lookupByRules(ctx, name)
 	}
 	status, _, node := c.s.lookupZone(c.snapshot, name)
 	switch {
@@ -62,12 +61,27 @@ func (c *candidateLookup) isCluster(name fqdn.Name) bool {
 	return c.s.nodeCache && c.s.forwarding.Load().stubFor(name).Zone == c.s.cfg.Domain
 }
 
+// lookupByRules is lookup for a name that rules or hosts have, which may be a name of the cluster.
+func (c *candidateLookup) lookupByRules(ctx context.Context, name fqdn.Name) (lookupResult, func(context.Context) lookupResult) {
+	resolve := func(q *query) result { return c.s.answerName(ctx, q, nil) }
+	if _, isCluster := name.Within(c.s.cfg.Domain); isCluster {
+		return c.lookupCluster(ctx, name, resolve)
+	}
+	return c.lookupTypes(ctx, name, resolve)
+}
+
 // lookupAlias is lookup for the name of an ExternalName Service: the result is that of its target.
 func (c *candidateLookup) lookupAlias(ctx context.Context, name fqdn.Name) (lookupResult, func(context.Context) lookupResult) {
-	lr, wait := c.lookupTypes(ctx, name, func(q *query) result {
+	return c.lookupCluster(ctx, name, func(q *query) result {
 		r, _ := c.s.zoneRecords(ctx, q, c.snapshot)
 		return r
 	})
+}
+
+// lookupCluster is lookupTypes for a name of the cluster.
+func (c *candidateLookup) lookupCluster(ctx context.Context, name fqdn.Name,
+	resolve func(*query) result) (lookupResult, func(context.Context) lookupResult) {
+	lr, wait := c.lookupTypes(ctx, name, resolve)
 	markCluster := func(lr lookupResult) lookupResult {
 		lr.cluster, lr.ttl = true, min(lr.ttl, c.s.negativeTTL(c.snapshot))
 		return lr

@@ -27,12 +27,13 @@ const (
 	fromUpstream               // other servers
 	fromLastGood               // the cache, while other servers deny the name
 	fromHosts                  // SetHosts
+	fromRules                  // SetRules
 	numSources
 )
 
 // String returns the source as a label of metrics.
 func (s source) String() string {
-	return [...]string{"server", "autopath", "zone", "cache", "stale", "upstream", "last_known_good", "hosts"}[s]
+	return [...]string{"server", "autopath", "zone", "cache", "stale", "upstream", "last_known_good", "hosts", "rules"}[s]
 }
 
 // metrics are the metrics of a server. Their label sets are closed, so that clients cannot

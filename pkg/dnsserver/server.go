@@ -75,14 +75,15 @@ type Config struct {
 //     supported; answers to probes (Config.DetectProbe, Config.AnswerProbe);
 //  2. autopath: a name below the autopath domain, or a query with a search list, is
 //     answered by trying the candidates in the sources below, or by Forwarding.Expander;
-//  3. the hosts of SetHosts;
-//  4. the zone: the cluster zone, and reverse names of its addresses;
-//  5. local names, which no other server has, such as localhost;
-//  6. the cache;
-//  7. a stub domain: the servers of the longest one that contains the name;
-//  8. the upstream servers.
+//  3. the rules of SetRules;
+//  4. the hosts of SetHosts;
+//  5. the zone: the cluster zone, and reverse names of its addresses;
+//  6. local names, which no other server has, such as localhost;
+//  7. the cache;
+//  8. a stub domain: the servers of the longest one that contains the name;
+//  9. the upstream servers.
 //
-// Hosts win over all zones. Of these the longest one that contains a name wins: names of a stub domain are forwarded to its
+// Rules and hosts win over all zones. Of these the longest one that contains a name wins: names of a stub domain are forwarded to its
 // servers, even if the stub domain is within the cluster zone or a local zone. The same holds
 // for the targets of aliases and for candidates. The autopath domain wins over all stub domains.
 type Server struct {
@@ -100,6 +101,7 @@ type Server struct {
 
 	hosts        atomic.Pointer[Hosts]      // nil: none
 	queryLog     atomic.Pointer[QueryLog]   // nil: none
+	rules        atomic.Pointer[Rules]      // nil: none
 	forwarding   atomic.Pointer[Forwarding] // replaced as a whole, by SetForwarding
 	forwardingMu sync.Mutex                 // held to replace forwarding
 	running      sync.WaitGroup             // queries in flight, and prefetches of the cache
@@ -245,18 +247,28 @@ func (s *Server) answer(ctx context.Context, q *query, buf []byte) (a answer, wa
 	}
 	r, ok := s.expandSearch(ctx, q, buf)
 	if !ok {
-		r.answer, ok = s.answerFromHosts(q)
-	}
-	if !ok {
-		r, ok = s.answerFromZone(ctx, q, buf)
-	}
-	if !ok {
-		r = s.forward(ctx, q, buf)
+		r = s.answerName(ctx, q, buf)
 	}
 	if r.wait == nil {
 		return r.answer, nil
 	}
 	return s.admit(q.client, r)
+}
+
+// answerName tries the sources that do not depend on a search list.
+func (s *Server) answerName(ctx context.Context, q *query, buf []byte) result {
+	if rules := s.rules.Load(); rules != nil {
+		if r, ok := s.answerByRule(ctx, q, rules.of(q.name)); ok {
+			return r
+		}
+	}
+	if a, ok := s.answerFromHosts(q); ok {
+		return result{answer: a}
+	}
+	if r, ok := s.answerFromZone(ctx, q, buf); ok {
+		return r
+	}
+	return s.forward(ctx, q, buf)
 }
 
 // answerProbe answers a probe, with REFUSED if this server has sent it. ok is false if q is not a probe.

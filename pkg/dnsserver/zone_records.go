@@ -45,12 +45,12 @@ func anyRecord(owner string) dns.RR {
 // targets outside the zone. ok is false for names that are not in the zone.
 func (s *Server) zoneRecords(ctx context.Context, q *query, snapshot *zone.Snapshot) (r result, ok bool) {
 	a := answer{source: fromZone, authoritative: true}
-	owner, name, aliases := q.presentationName(), q.name, 0
+	owner, name, aliases := q.presentationName(), q.name, q.aliases
 	for {
 		status, apex, node := s.lookupZone(snapshot, name)
 		switch status {
 		case zone.NotInZone:
-			if aliases == 0 {
+			if len(a.answers) == 0 {
 				return result{}, false
 			}
 			return s.forward(ctx, q.subquery(name, q.qtype), nil).then(a.withTarget), true
@@ -74,12 +74,13 @@ func (s *Server) zoneRecords(ctx context.Context, q *query, snapshot *zone.Snaps
 		switch {
 		case q.qtype == dns.TypeCNAME:
 			return result{answer: a}, true
-		case s.inHosts(node.Alias):
-			target, _ := s.answerFromHosts(q.subquery(node.Alias, q.qtype))
-			return result{answer: a.withTarget(target)}, true
 		case aliases > maxAliases: // not NODATA: to glibc that is a valid answer, and final
 			return result{answer: failure(fromZone, dns.ExtendedErrorCodeOther,
 				"the ExternalName Services are a loop, or a chain of more than 10")}, true
+		case s.hasRules(node.Alias):
+			sub := q.subquery(node.Alias, q.qtype)
+			sub.aliases = aliases
+			return s.answerName(ctx, sub, nil).then(a.withTarget), true
 		}
 		name, owner = node.Alias, node.Alias.String()
 	}

@@ -60,27 +60,12 @@ func TestImport(t *testing.T) {
 	corp := dnstest.Start(t, dnstest.Reply(dnstest.Records(t, "other.corp.example. 30 IN A 198.51.100.4\n"+
 		"x.corp.example. 30 IN A 198.51.100.5")))
 	writeFile(t, dir, "NodeHosts", "# nodes\n192.0.2.21 node-1\n192.0.2.22 node-2 w.example # also\nfe80::1 node-1\n")
-	portOfPeer, portOfServer := freePort(t), freePort(t)
-	text := func(port, kubernetes string) string {
+	portOfPeer, portOfServer, notes := runBoth(t, dir, coreDNS, program, "", func(port, kubernetes string) string {
 		return fmt.Sprintf(importedCorefile, port, kubernetes, all.Addr, corp.Addr)
+	})
+	if !strings.Contains(notes, "x.corp.example is not in the zone of its block") {
+		t.Error(notes)
 	}
-	run(t, dir, coreDNS, "-conf", writeFile(t, dir, "Corefile", text(portOfPeer, "")))
-	var notes strings.Builder
-	file := writeFile(t, dir, "Corefile.import", text(portOfServer, clusterPlugin))
-	convert := exec.CommandContext(t.Context(), program, "import-corefile", file)
-	convert.Stderr = &notes
-	config, err := convert.Output()
-	if !strings.Contains(notes.String(), "x.corp.example is not in the zone of its block") {
-		t.Errorf("%v\n%s", err, &notes)
-	}
-	if len(config) == 0 {
-		t.Fatal("no configuration")
-	}
-	manifests := filepath.Join(dir, "manifests")
-	if err := os.Mkdir(manifests, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	run(t, dir, program, "dns", "--config", writeFile(t, dir, "dns.yaml", string(config)), "--manifests", manifests)
 	for _, name := range []string{"db.example.", "DB.example.", "old-db.example.", "w.example.", "node-1.", "node-2.", "x.corp.example.",
 		"other.corp.example.", "a.east.corp.example.", "b.east.corp.example.", "none.example.", "7.2.0.192.in-addr.arpa.",
 		"21.2.0.192.in-addr.arpa.", "22.2.0.192.in-addr.arpa.", "1.0.0.11.in-addr.arpa.",
@@ -95,6 +80,29 @@ func TestImport(t *testing.T) {
 	if got := answerOf(t, portOfServer, "db.example.", dns.TypeA); !strings.Contains(got, "192.0.2.7") {
 		t.Errorf("db.example.: %s", got)
 	}
+}
+
+// runBoth runs CoreDNS with a Corefile, and dnsconfigurer with what import-corefile makes of it, which notes are about.
+func runBoth(t *testing.T, dir, coreDNS, program, manifest string, text func(port, kubernetes string) string) (
+	portOfPeer, portOfServer, notes string) {
+	t.Helper()
+	portOfPeer, portOfServer = freePort(t), freePort(t)
+	run(t, dir, coreDNS, "-conf", writeFile(t, dir, "Corefile", text(portOfPeer, "")))
+	var errors strings.Builder
+	file := writeFile(t, dir, "Corefile.import", text(portOfServer, clusterPlugin))
+	convert := exec.CommandContext(t.Context(), program, "import-corefile", file)
+	convert.Stderr = &errors
+	config, err := convert.Output()
+	if len(config) == 0 {
+		t.Fatalf("no configuration: %v\n%s", err, &errors)
+	}
+	manifests := filepath.Join(dir, "manifests")
+	if err := os.Mkdir(manifests, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, manifests, "services.yaml", manifest)
+	run(t, dir, program, "dns", "--config", writeFile(t, dir, "dns.yaml", string(config)), "--manifests", manifests)
+	return portOfPeer, portOfServer, errors.String()
 }
 
 func writeFile(t *testing.T, dir, name, text string) (path string) {
@@ -134,19 +142,27 @@ func freePort(t *testing.T) string {
 // answerOf returns the rcode and the sorted records of an answer, in lower case as CoreDNS's. It waits for the server.
 func answerOf(t *testing.T, port, name string, qtype uint16) string {
 	t.Helper()
-	var reply *dns.Msg
+	text := ""
 	poll.Until(t, "an answer at port "+port, func() (ok bool) {
 		c := dns.Client{Timeout: 5 * time.Second}
 		m, _, err := c.Exchange(new(dns.Msg).SetQuestion(name, qtype), "127.0.0.1:"+port)
-		reply = m
+		text = answerText(m)
 		return err == nil && m.Rcode != dns.RcodeServerFailure
 	})
+	return text
+}
+
+// answerText returns the rcode and the sorted records of an answer, in lower case as CoreDNS's.
+func answerText(m *dns.Msg) string {
+	if m == nil {
+		return ""
+	}
 	var records []string
-	for _, rr := range reply.Answer {
+	for _, rr := range m.Answer {
 		rr.Header().Name = strings.ToLower(rr.Header().Name)
 		rr.Header().Ttl = (rr.Header().Ttl + 9) / 10 * 10 // in a cache TTLs count down
 		records = append(records, rr.String())
 	}
 	slices.Sort(records)
-	return dns.RcodeToString[reply.Rcode] + " " + strings.Join(records, "; ")
+	return dns.RcodeToString[m.Rcode] + " " + strings.Join(records, "; ")
 }
