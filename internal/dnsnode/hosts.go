@@ -49,8 +49,9 @@ func (h hosts) parse(text string, err error, log *slog.Logger) *dnsserver.Hosts 
 // maxHostsError bounds the errors of a hosts file in the log, in characters.
 const maxHostsError = 500
 
-// watch calls set when the file changes, until ctx ends. A file that cannot be read keeps its previous names.
-func (h hosts) watch(ctx context.Context, text string, set func(*dnsserver.Hosts), log *slog.Logger) error {
+// watch calls set with the text of the file when it changes, until ctx ends. A file that cannot be read keeps its
+// previous names.
+func (h hosts) watch(ctx context.Context, text string, set func(text string), log *slog.Logger) error {
 	if h.file == "" {
 		return nil
 	}
@@ -67,7 +68,7 @@ func (h hosts) watch(ctx context.Context, text string, set func(*dnsserver.Hosts
 			continue
 		}
 		text = next
-		set(h.parse(text, nil, log))
+		set(text)
 		log.Info("hosts file applied", "file", h.file)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
 // TestHosts_Watch: a changed file is applied, also one that appears later. A file that cannot be read keeps its names.
@@ -29,7 +30,7 @@ func TestHosts_Watch(t *testing.T) {
 		}
 		applied := 0
 		go func() {
-			_ = h.watch(ctx, text, func(*dnsserver.Hosts) { applied++ }, slog.New(slog.DiscardHandler))
+			_ = h.watch(ctx, text, func(string) { applied++ }, slog.New(slog.DiscardHandler))
 		}()
 		for i, step := range []struct {
 			change func() error
@@ -60,5 +61,35 @@ func TestHosts_Parse(t *testing.T) {
 	h.parse(strings.Repeat("x y\n", 1000), nil, slog.New(slog.NewTextHandler(&log, nil)))
 	if got := log.String(); !strings.Contains(got, "line 1: ") || len(got) > 2*maxHostsError || strings.Count(got, "\n") != 1 {
 		t.Errorf("%d octets: %.200s", len(got), got)
+	}
+}
+
+// TestHosts_Reload: a reload of another field, while the file cannot be read, keeps the names of the file. Another file
+// that cannot be read has none.
+func TestHosts_Reload(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "hosts")
+	if err := os.WriteFile(path, []byte("192.0.2.7 a.example"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := newTestServer(t, dnsserver.Limits{})
+	for i, step := range []struct {
+		change func() error
+		c      forwarding
+		want   string
+	}{
+		{func() error { return nil }, forwarding{Hosts: hosts{file: path, ttl: 60}}, "192.0.2.7 a.example"},
+		{func() error { return os.Remove(path) }, forwarding{Hosts: hosts{file: path, ttl: 30}}, "192.0.2.7 a.example"},
+		{func() error { return nil }, forwarding{Hosts: hosts{file: path, ttl: 30}, Policy: upstream.Random}, "192.0.2.7 a.example"},
+		{func() error { return nil }, forwarding{Hosts: hosts{file: path + ".other"}}, ""},
+	} {
+		if err := step.change(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := server.apply(step.c); err != nil {
+			t.Fatal(err)
+		}
+		if server.hostsText != step.want {
+			t.Errorf("step %d: got %q, want %q", i, server.hostsText, step.want)
+		}
 	}
 }

@@ -94,6 +94,8 @@ type server struct {
 
 	mu        sync.Mutex
 	forwarder *forwarder // for applied
+	hosts     hosts      // of applied
+	hostsText string     // of the last file of hosts that could be read
 }
 
 // newServer returns a server with this configuration and the cache of its limits. It forwards nothing
@@ -137,12 +139,11 @@ func (s *server) apply(c forwarding) (background daemon.Task, err error) {
 		s.SetForwarding(next.Forwarding)
 		s.mu.Unlock()
 		s.applied = c
-		text, err := c.Hosts.read()
-		s.SetHosts(c.Hosts.parse(text, err, s.log))
+		text := s.applyHosts(c.Hosts)
 		s.SetRules(c.Rules.compile(nil))
 		background = func(ctx context.Context) error {
 			watch := func(ctx context.Context) error {
-				return c.Hosts.watch(ctx, text, func(h *dnsserver.Hosts) { s.hostsChanged(next, h) }, s.log)
+				return c.Hosts.watch(ctx, text, func(text string) { s.hostsChanged(next, text) }, s.log)
 			}
 			return daemon.RunAll(ctx, watch, func(ctx context.Context) error { return next.run(ctx, s.hostChanged) })
 		}
@@ -169,12 +170,26 @@ func (s *server) hostChanged(f *forwarder, changed change) {
 	}
 }
 
+// applyHosts replaces the hosts, and returns the text of their file. If it cannot be read, the text from before remains.
+func (s *server) applyHosts(h hosts) (text string) {
+	text, err := h.read()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil && h.file == s.hosts.file {
+		text = s.hostsText
+	}
+	s.hosts, s.hostsText = h, text
+	s.SetHosts(h.parse(text, err, s.log))
+	return text
+}
+
 // hostsChanged applies a change of the hosts file, unless apply has replaced the forwarder that it belongs to.
-func (s *server) hostsChanged(f *forwarder, h *dnsserver.Hosts) {
+func (s *server) hostsChanged(f *forwarder, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f == s.forwarder {
-		s.SetHosts(h)
+		s.hostsText = text
+		s.SetHosts(s.hosts.parse(text, nil, s.log))
 	}
 }
 
