@@ -121,8 +121,6 @@ func (c *converter) dropOld(b *Block) {
 			old = oldProperties
 		case "proxy":
 			d.Name, old = "forward", "spray protocol health_check fail_timeout"
-		case "errors":
-			d.Args = nil
 		}
 		var body []Directive
 		for _, property := range d.Body {

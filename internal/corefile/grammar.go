@@ -147,7 +147,35 @@ func (r rule) check(d Directive) (problems []Problem) {
 		}
 		open = open && (d.Name != "hosts" || property.Name != "fallthrough") // entries after it are properties
 	}
+	if len(problems) == 0 {
+		add(d, checkTogether(d))
+	}
 	return problems
+}
+
+// checkTogether returns why CoreDNS refuses a stanza whose parts are valid; "": it does not.
+func checkTogether(d Directive) string {
+	switch d.Name {
+	case "loadbalance":
+		if len(d.Args) > 0 && (d.Args[0] == "weighted") != (len(d.Args) == 2) {
+			return "want a file after weighted, and none after round_robin"
+		}
+	case "kubernetes":
+		if len(find(d.Body, "namespaces"))*len(find(d.Body, "namespace_labels")) > 0 {
+			return "namespaces and namespace_labels cannot be both"
+		}
+		for _, m := range find(d.Body, "multicluster") {
+			isOther := func(z string) bool {
+				return !slices.ContainsFunc(d.Args, func(own string) bool {
+					return strings.EqualFold(strings.TrimSuffix(z, "."), strings.TrimSuffix(own, "."))
+				})
+			}
+			if len(d.Args) > 0 && slices.ContainsFunc(m.Args, isOther) {
+				return "the zones of multicluster are not among those of kubernetes"
+			}
+		}
+	}
+	return ""
 }
 
 // HasPlaceholder reports whether CoreDNS or an installer replaces a part of a line.

@@ -55,7 +55,7 @@ func TestRefused(t *testing.T) {
 			}
 		}
 	}
-	if bad < 130 || missed > 7 {
+	if bad < 130 || missed > 3 {
 		t.Errorf("%d of %d are not found", missed, bad)
 	}
 	started := metav1.Now()
