@@ -85,9 +85,6 @@ func classOf(r *reply) LogClass {
 	return LogError
 }
 
-// logTime is the format of times in the log, in UTC.
-const logTime = "2006-01-02T15:04:05.000000Z"
-
 // appendTextLine appends the time, a line in CoreDNS's format {common}, for the programs that read it, and the source of
 // the answer:
 //
@@ -95,7 +92,7 @@ const logTime = "2006-01-02T15:04:05.000000Z"
 //
 // BUFSIZE is the length of the longest reply that the client accepts and the server sends.
 func appendTextLine(b []byte, q *query, r *reply) []byte {
-	b = append(q.received.UTC().AppendFormat(b, logTime), ' ')
+	b = append(appendTime(b, q.received), ' ')
 	b = append(netip.AddrPortFrom(q.client, q.port).AppendTo(b), " - "...)
 	b = append(strconv.AppendUint(b, uint64(q.id), 10), ` "`...)
 	b = append(appendCode(b, dns.TypeToString, "TYPE", int(q.qtype)), ' ')
@@ -108,14 +105,14 @@ func appendTextLine(b []byte, q *query, r *reply) []byte {
 	b = append(appendCode(b, dns.RcodeToString, "RCODE", r.rcode), ' ')
 	b = append(appendFlags(b, r), ' ')
 	b = append(strconv.AppendInt(b, int64(len(r.wire)), 10), ' ')
-	b = append(strconv.AppendFloat(b, time.Since(q.received).Seconds(), 'f', 9, 64), "s "...)
+	b = append(appendSeconds(b, time.Since(q.received)), "s "...)
 	return append(append(b, r.source.String()...), '\n')
 }
 
 // appendJSONLine appends an object with the same values. All texts are without characters that JSON escapes, except the
 // name.
 func appendJSONLine(b []byte, q *query, r *reply) []byte {
-	b = q.received.UTC().AppendFormat(append(b, `{"time":"`...), logTime)
+	b = appendTime(append(b, `{"time":"`...), q.received)
 	b = q.client.AppendTo(append(b, `","client":"`...))
 	b = strconv.AppendUint(append(b, `","port":`...), uint64(q.port), 10)
 	b = strconv.AppendUint(append(b, `,"id":`...), uint64(q.id), 10)
@@ -129,8 +126,32 @@ func appendJSONLine(b []byte, q *query, r *reply) []byte {
 	b = appendCode(append(b, `,"rcode":"`...), dns.RcodeToString, "RCODE", r.rcode)
 	b = appendFlags(append(b, `","flags":"`...), r)
 	b = strconv.AppendInt(append(b, `","replySize":`...), int64(len(r.wire)), 10)
-	b = strconv.AppendFloat(append(b, `,"seconds":`...), time.Since(q.received).Seconds(), 'f', 9, 64)
+	b = appendSeconds(append(b, `,"seconds":`...), time.Since(q.received))
 	return append(append(append(b, `,"source":"`...), r.source.String()...), "\"}\n"...)
+}
+
+// appendTime appends a time in UTC with microseconds. Package time formats RFC3339 in a third of the time of a layout
+// with microseconds.
+func appendTime(b []byte, t time.Time) []byte {
+	b = t.UTC().AppendFormat(b, time.RFC3339)
+	b[len(b)-1] = '.'
+	return append(appendDigits(b, t.Nanosecond()/1000, 6), 'Z')
+}
+
+// appendSeconds appends a duration in seconds, in a third of the time of strconv.AppendFloat.
+func appendSeconds(b []byte, d time.Duration) []byte {
+	b = append(strconv.AppendInt(b, int64(d/time.Second), 10), '.')
+	return appendDigits(b, int(d%time.Second), 9)
+}
+
+// appendDigits appends a number with leading zeros.
+func appendDigits(b []byte, n, width int) []byte {
+	b = append(b, "000000000"[:width]...)
+	for i := len(b) - 1; n > 0; i-- {
+		b[i] = '0' + byte(n%10)
+		n /= 10
+	}
+	return b
 }
 
 // class returns the class of the question; 0: it is not parsed.

@@ -30,6 +30,7 @@ type Cluster struct {
 	Cache    int    // seconds for which CoreDNS caches; 0: not at all
 	Autopath bool   // CoreDNS expands search paths; with PodMode verified alone
 	Snapshot string // of dnsconfigurer, a file; "": none
+	Log      bool   // of all queries, to standard output
 
 	// HostSuffixes are the search domains of the nodes. CoreDNS reads them from its own
 	// resolv.conf, which needs root.
@@ -52,6 +53,9 @@ func CoreDNS(ctx context.Context, binary string, c Cluster) (*Process, error) {
 	var more string
 	if c.Cache > 0 {
 		more += fmt.Sprintf("\tcache %d\n", c.Cache)
+	}
+	if c.Log {
+		more += "\tlog\n"
 	}
 	if c.Autopath {
 		more += "\tautopath @kubernetes\n"
@@ -100,6 +104,9 @@ func Ours(ctx context.Context, binary string, c Cluster) (*Process, error) {
 	}
 	if c.Snapshot != "" { // was a mapping in 0.1.0, which measure can run too
 		fields["snapshot"] = c.Snapshot
+	}
+	if c.Log {
+		fields["queryLog"] = map[string]any{"classes": []string{"all"}}
 	}
 	config, err := c.configure("dns.yaml", v1alpha1.KindDNS, fields)
 	if err != nil {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command coredns is CoreDNS as a cluster runs it: its own main function with the plugins
-// of kubeadm's Corefile, autopath, bind, hosts and template. Without the other plugins, which need
+// of kubeadm's Corefile, autopath, bind, hosts, log and template. Without the other plugins, which need
 // the libraries of three clouds, a cold build is several times faster; the code that runs is the
 // same.
 package main
@@ -20,6 +20,7 @@ import (
 	"github.com/coredns/coredns/plugin/hosts"
 	"github.com/coredns/coredns/plugin/kubernetes"
 	"github.com/coredns/coredns/plugin/loadbalance"
+	"github.com/coredns/coredns/plugin/log"
 	"github.com/coredns/coredns/plugin/loop"
 	"github.com/coredns/coredns/plugin/metrics"
 	"github.com/coredns/coredns/plugin/ready"
@@ -35,6 +36,7 @@ var _ = []reflect.Type{
 	reflect.TypeFor[hosts.Hosts](),
 	reflect.TypeFor[kubernetes.Kubernetes](),
 	reflect.TypeFor[loadbalance.LoadBalance](),
+	reflect.TypeFor[log.Logger](),
 	reflect.TypeFor[loop.Loop](),
 	reflect.TypeFor[metrics.Metrics](),
 	reflect.TypeFor[ready.Readiness](),

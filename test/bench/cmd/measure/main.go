@@ -36,7 +36,7 @@ func main() {
 	flag.IntVar(&o.services, "services", 10000, "of the cluster")
 	flag.IntVar(&o.endpoints, "endpoints", 100000, "of the cluster, and as many pods")
 	flag.IntVar(&o.changes, "changes", 200, "of an endpoint, until the answer has changed")
-	flag.StringVar(&o.only, "only", "", "`MEASUREMENT`: cluster, startup, external, misses, lookups or changes; empty: all")
+	flag.StringVar(&o.only, "only", "", "`MEASUREMENT`: cluster, logged, startup, external, misses, lookups or changes; empty: all")
 	flag.StringVar(&o.program, "ours", "", "a dnsconfigurer to measure instead of building one")
 	flag.StringVar(&o.before, "before", "", "a dnsconfigurer to measure as well, such as one of an earlier commit")
 	flag.Parse()
@@ -104,8 +104,8 @@ func run(ctx context.Context, o options) error {
 		name string
 		run  func(context.Context, *table) error
 	}{
-		{"cluster", b.clusterQueries}, {"startup", b.startup}, {"external", b.externalQueries}, {"misses", b.missQueries},
-		{"lookups", b.podLookups}, {"changes", b.changed},
+		{"cluster", b.clusterQueries}, {"logged", b.loggedQueries}, {"startup", b.startup}, {"external", b.externalQueries},
+		{"misses", b.missQueries}, {"lookups", b.podLookups}, {"changes", b.changed},
 	} {
 		if o.only == "" || o.only == m.name {
 			known = true

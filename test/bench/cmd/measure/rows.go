@@ -67,6 +67,34 @@ func (b *bench) clusterQueries(ctx context.Context, t *table) error {
 	return nil
 }
 
+// loggedQueries measures the cost of an A query for a Service with and without a log of all queries to a file.
+func (b *bench) loggedQueries(ctx context.Context, t *table) error {
+	names := b.serviceNames()
+	lines := make([]string, len(names))
+	for i, name := range names {
+		lines[i] = name + " A"
+	}
+	file, err := b.queries("logged", lines)
+	if err != nil {
+		return err
+	}
+	logged := b.cluster
+	logged.Log = true
+	subjects := b.clusterDNS(0)
+	subjects = append(subjects[:1], subjects[2:]...)
+	subjects = append(subjects, b.subject(nameOurs+", log", b.binaries.dnsconfigurer, func(c *peer.Cluster) { *c = logged }),
+		&subject{name: nameCoreDNS + ", log", run: func(ctx context.Context, dir string) (*peer.Process, error) {
+			c := logged
+			c.Dir = dir
+			return peer.CoreDNS(ctx, b.binaries.coreDNS, c)
+		}})
+	defer stop(subjects)
+	if err := b.start(ctx, subjects, ask.Question{Name: names[0], Type: dns.TypeA}); err != nil {
+		return err
+	}
+	return b.perQuery(ctx, t, "CPU per cluster A query", subjects, file)
+}
+
 // startup measures the time from the start of a server to its first right reply. It runs
 // after others have read all objects, because the API encodes them at the first request.
 func (b *bench) startup(ctx context.Context, t *table) error {
