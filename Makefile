@@ -20,28 +20,34 @@ REPORTS := bin/reports
 SUMMARY := $(GO) run ./test/summary
 SUITE    = $(SUMMARY) -reports $(REPORTS) -name $@
 
-.PHONY: build image chart manifests packages release help demo test test-real test-beside test-unit test-release test-chart test-e2e test-systemd test-critest test-leaks test-faults test-cluster test-nri test-apiserver test-dns test-hostile test-load test-soak \
+.PHONY: build image chart manifests packages release publish help demo test test-real test-beside test-unit test-release test-chart test-e2e test-systemd test-critest test-leaks test-faults test-cluster test-nri test-apiserver test-dns test-hostile test-load test-soak \
 	lint lint-checks lint-format lint-modules lint-vet lint-platforms lint-staticcheck lint-complexity lint-commits lint-arch fuzz bench bench-dns clean
 
 build: ## build bin/dnsconfigurer, a static binary
 	$(GO) build -trimpath -ldflags='-s -w' -o bin/dnsconfigurer ./cmd/dnsconfigurer
 
 # What is published, in bin/release. The version is that of the git tag, the times are those
-# of the commit: the same commit gives the same bytes.
+# of the commit: the same commit gives the same bytes. REGISTRY is the one of image and chart, such as
+# ghcr.io/OWNER; PLATFORMS limits the platforms.
+RELEASE = $(GO) -C release run . $(if $(REGISTRY),-registry $(REGISTRY)) $(if $(PLATFORMS),-platforms $(PLATFORMS))
+
 image: ## build the container image for amd64 and arm64: an OCI layout, and image.tar for `ctr images import`
-	$(GO) -C release run . image
+	$(RELEASE) image
 
 chart: ## build the Helm chart
-	$(GO) -C release run . chart
+	$(RELEASE) chart
 
 manifests: ## render the chart for kubectl, with the digest of the image: install-*.yaml
-	$(GO) -C release run . manifests
+	$(RELEASE) manifests
 
 packages: ## build the deb and rpm packages of the shim for amd64 and arm64
-	$(GO) -C release run . packages
+	$(RELEASE) packages
 
 release: ## build image, chart, manifests, packages, archives for each platform, SBOMs and checksums
-	$(GO) -C release run . all
+	$(RELEASE) all
+
+publish: ## push the image and the chart of `make release` to REGISTRY, and print the digest of the image
+	@$(RELEASE) publish
 
 help: ## list the commands
 	@awk -F ':[^#]*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile

@@ -22,6 +22,7 @@ import (
 type release struct {
 	root     string // directory of the repository
 	out      string // directory of the results
+	registry string // of image and chart, such as ghcr.io/owner
 	version  string // of the module, such as v0.2.0
 	revision string // commit
 	time     time.Time
@@ -38,11 +39,11 @@ type binary struct {
 }
 
 // newRelease builds the program for each platform and for this machine.
-func newRelease(ctx context.Context, root, out string, platforms []string) (*release, error) {
+func newRelease(ctx context.Context, root, out, registry string, platforms []string) (*release, error) {
 	if err := os.MkdirAll(filepath.Join(out, "binaries"), 0o755); err != nil {
 		return nil, err
 	}
-	r := &release{root: root, out: out}
+	r := &release{root: root, out: out, registry: registry}
 	var err error
 	if r.time, err = commitTime(ctx, root); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
@@ -38,6 +39,9 @@ func buildChart(_ context.Context, r *release) error {
 				return []byte("version: " + version)
 			})
 		}
+		if name == "values.yaml" {
+			data = bytes.ReplaceAll(data, []byte("repository: "+noRegistry+"/"), []byte("repository: "+r.registry+"/"))
+		}
 		entries = append(entries, entry{name: filepath.ToSlash(name), mode: 0o644, data: data})
 		return err
 	})
@@ -47,5 +51,9 @@ func buildChart(_ context.Context, r *release) error {
 	if err := r.removePrevious("*.tgz"); err != nil {
 		return err
 	}
-	return r.writeArchive("dnsconfigurer-"+version+".tgz", "dnsconfigurer", entries)
+	return r.writeArchive(filepath.Base(r.chartPath()), "dnsconfigurer", entries)
+}
+
+func (r *release) chartPath() string {
+	return filepath.Join(r.out, "dnsconfigurer-"+strings.TrimPrefix(r.version, "v")+".tgz")
 }

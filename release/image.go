@@ -25,9 +25,8 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// imageName is the name of the image without its tag, as in the manifests of deploy/. A push
-// to a registry gives the image the name there.
-const imageName = "registry.example/dnsconfigurer"
+// imageName is the repository of the image.
+func (r *release) imageName() string { return r.registry + "/dnsconfigurer" }
 
 // imageUser is the user and group of the distroless images, which policies of clusters know.
 const imageUser = "65532:65532"
@@ -92,7 +91,7 @@ func (r *release) writeLayout(dir string, index v1.ImageIndex) (layout.Path, err
 	}
 	// containerd names an imported image by the first annotation, other tools by the second.
 	name := layout.WithAnnotations(map[string]string{
-		"io.containerd.image.name":          imageName + ":" + r.imageTag(),
+		"io.containerd.image.name":          r.imageName() + ":" + r.imageTag(),
 		"org.opencontainers.image.ref.name": r.imageTag(),
 	})
 	return p, p.AppendIndex(index, name)

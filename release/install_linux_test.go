@@ -83,7 +83,7 @@ func TestInstaller(t *testing.T) {
 		t.Skip("only root can run programs as another user")
 	}
 	r := build(t, "chart", "linux/"+runtime.GOARCH)
-	if err := errors.Join(buildArchives(t.Context(), r), writeChecksums(r.out)); err != nil {
+	if err := errors.Join(buildArchives(t.Context(), r), writeChecksums(t.Context(), r)); err != nil {
 		t.Fatal(err)
 	}
 	install(t, "dash", "dash")

@@ -25,7 +25,11 @@ func main() {
 	}
 }
 
-const usage = "usage: release [-out DIR] [-platforms OS/ARCH,..] image|chart|manifests|packages|all"
+const usage = "usage: release [-out DIR] [-registry HOST/PATH] [-platforms OS/ARCH,..] image|chart|manifests|packages|all|publish"
+
+// noRegistry is the registry of images that are not published: a reserved name (RFC 2606), so that no node pulls another
+// image.
+const noRegistry = "registry.example"
 
 // allPlatforms are the platforms of the archives. Those of Linux are the ones of the image
 // and of the packages.
@@ -33,16 +37,18 @@ const allPlatforms = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/
 
 // builders are the steps of what can be built.
 var builders = map[string][]func(context.Context, *release) error{
-	"image":     {buildImage},
-	"chart":     {buildChart},
-	"manifests": {buildImage, buildChart, buildManifests},
-	"packages":  {buildPackages},
-	"all":       {buildImage, buildChart, buildManifests, buildPackages, buildArchives, buildPlugin},
+	"image":     {buildImage, writeChecksums},
+	"chart":     {buildChart, writeChecksums},
+	"manifests": {buildImage, buildChart, buildManifests, writeChecksums},
+	"packages":  {buildPackages, writeChecksums},
+	"publish":   {publishImage, publishChart}, // after all
+	"all":       {buildImage, buildChart, buildManifests, buildPackages, buildArchives, buildPlugin, writeChecksums},
 }
 
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	out := flags.String("out", "../bin/release", "`DIR` for the results")
+	registry := flags.String("registry", noRegistry, "`HOST/PATH` of image and chart, without their names")
 	platforms := flags.String("platforms", allPlatforms, "comma-separated `OS/ARCH` to build for")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -58,7 +64,7 @@ func run(ctx context.Context, args []string) error {
 	if flags.Arg(0) != "all" {
 		wanted = slices.DeleteFunc(wanted, func(p string) bool { return !strings.HasPrefix(p, "linux/") })
 	}
-	r, err := newRelease(ctx, "..", *out, wanted)
+	r, err := newRelease(ctx, "..", *out, *registry, wanted)
 	if err != nil {
 		return err
 	}
@@ -67,7 +73,7 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	return writeChecksums(r.out)
+	return nil
 }
 
 // hostPlatform is the platform whose binary can be run to print its own help.

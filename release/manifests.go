@@ -37,9 +37,8 @@ func buildManifests(ctx context.Context, r *release) error {
 		return err
 	}
 	defer os.RemoveAll(config)
-	chart := filepath.Join(r.out, "dnsconfigurer-"+strings.TrimPrefix(r.version, "v")+".tgz")
 	for _, set := range manifestSets {
-		cmd := exec.CommandContext(ctx, helm, "template", "dnsconfigurer", chart, "--namespace", "kube-system",
+		cmd := exec.CommandContext(ctx, helm, "template", "dnsconfigurer", r.chartPath(), "--namespace", "kube-system",
 			"--kube-version", "1.36.0", "--set", set.values+",image.digest="+r.digest)
 		cmd.Env = append(os.Environ(), "HELM_CONFIG_HOME="+config, "HELM_CACHE_HOME="+config, "HELM_DATA_HOME="+config)
 		cmd.Stderr = os.Stderr

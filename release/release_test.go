@@ -43,7 +43,7 @@ func build(t *testing.T, what string, platforms ...string) (r *release) {
 	if text, err := exec.Command("git", "clone", "--quiet", "..", clone).CombinedOutput(); err != nil {
 		t.Fatalf("git clone: %v\n%s", err, text)
 	}
-	r, err := newRelease(t.Context(), clone, out, platforms)
+	r, err := newRelease(t.Context(), clone, out, noRegistry, platforms)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,9 +51,6 @@ func build(t *testing.T, what string, platforms ...string) (r *release) {
 		if err := step(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := writeChecksums(out); err != nil {
-		t.Fatal(err)
 	}
 	return r
 }
@@ -112,7 +109,7 @@ func testImage(t *testing.T, r *release) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := manifest.Manifests[0].Annotations["io.containerd.image.name"]; got != imageName+":"+r.imageTag() {
+	if got := manifest.Manifests[0].Annotations["io.containerd.image.name"]; got != r.imageName()+":"+r.imageTag() {
 		t.Errorf("image name %q", got)
 	}
 	images, err := partial.FindImages(platforms, func(v1.Descriptor) bool { return true })
@@ -364,7 +361,7 @@ func TestArchive_Platforms(t *testing.T) {
 			t.Fatalf("git %s: %v\n%s", args, err, text)
 		}
 	}
-	r, err := newRelease(t.Context(), root, out, strings.Split(allPlatforms, ","))
+	r, err := newRelease(t.Context(), root, out, noRegistry, strings.Split(allPlatforms, ","))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -516,7 +513,7 @@ func testManifests(t *testing.T, r *release) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	image := imageName + "@" + manifest.Manifests[0].Digest.String()
+	image := r.imageName() + "@" + manifest.Manifests[0].Digest.String()
 	for file, want := range map[string]struct{ kinds, images int }{
 		"install-cluster-dns.yaml": {6, 1},
 		"install-node-cache.yaml":  {4, 1},

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -98,15 +99,19 @@ func (r *release) bomArtifact(b binary, img v1.Image) (v1.Image, error) {
 	return mutate.Subject(artifact, *subject).(v1.Image), nil
 }
 
-// writeChecksums writes the SHA-256 sums of all files in dir, in the form of sha256sum(1).
-func writeChecksums(dir string) error {
+// writeChecksums writes the SHA-256 sums of all results, in the form of sha256sum(1).
+func writeChecksums(_ context.Context, r *release) error {
+	dir := r.out
+	if err := r.removePrevious("checksums.txt*"); err != nil {
+		return err
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	var out bytes.Buffer
 	for _, e := range entries {
-		if e.IsDir() || e.Name() == checksumsFile {
+		if e.IsDir() {
 			continue
 		}
 		f, err := os.Open(filepath.Join(dir, e.Name()))
