@@ -16,7 +16,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/policies"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 )
 
@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write deploy/admission and the files of
 // TestAdmission_Rendered: the file is the output of `dnsconfigurer policies` without values.
 func TestAdmission_Rendered(t *testing.T) {
 	const file = "admission/policies.yaml"
-	want, err := policies.Config{}.YAML()
+	want, err := admission.PolicyConfig{}.YAML()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestAdmission_Rendered(t *testing.T) {
 // renderAll returns the policies with all rules.
 func renderAll(t *testing.T) []byte {
 	t.Helper()
-	text, err := policies.Config{ClusterDomain: "cluster.local", ClusterDNS: []string{"10.96.0.10"}}.YAML()
+	text, err := admission.PolicyConfig{ClusterDomain: "cluster.local", ClusterDNS: []string{"10.96.0.10"}}.YAML()
 	if err != nil {
 		t.Fatal(err)
 	}

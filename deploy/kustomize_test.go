@@ -124,7 +124,7 @@ func TestKustomize_Components(t *testing.T) {
 var chartFiles = map[string]string{
 	"chart/files/autopath.yaml":      "autopath/policy.yaml",
 	"chart/files/dashboard.json":     "monitoring/dashboard.json",
-	"chart/files/policies.yaml.tmpl": "../internal/admission/policies/files/policies.yaml.tmpl",
+	"chart/files/policies.yaml.tmpl": "../internal/admission/policies.yaml.tmpl",
 	"chart/files/rules.yaml":         "monitoring/rules.yaml",
 }
 

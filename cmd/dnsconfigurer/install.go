@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/install"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
@@ -94,7 +93,7 @@ func bypassOnCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			began, err := n.StartBypass(cmd.Context(), reason)
 			if began {
-				reportBypass(cmd, &n, events.ReasonBypassBegan,
+				reportBypass(cmd, &n, node.ReasonBypassBegan,
 					"the kubelet uses the container runtime without the shim: "+reason+"; to return: dnsconfigurer bypass off")
 			}
 			return err
@@ -127,7 +126,7 @@ is restarted.`,
 				return err
 			}
 			const after = "uses the shim after a restart of the kubelet or the container runtime"
-			reportBypass(cmd, &n, events.ReasonBypassEnded, "the bypass is off, and the kubelet "+after)
+			reportBypass(cmd, &n, node.ReasonBypassEnded, "the bypass is off, and the kubelet "+after)
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), "the kubelet "+after)
 			return err
 		},

@@ -12,7 +12,6 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
@@ -78,7 +77,7 @@ func setPodsCommand(cmd *cobra.Command, call podsFunc) {
 			if _, err := fmt.Fprintln(cmd.OutOrStdout(), r); err != nil {
 				return err
 			}
-			failed = failed || r.Result == string(events.Failed)
+			failed = failed || r.Result == string(node.Failed)
 		}
 		return exitError(!failed, nil)
 	}

@@ -6,7 +6,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/policies"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
@@ -46,7 +46,7 @@ SIGHUP. If it is invalid, the webhook keeps the previous one.`,
 }
 
 func policiesCommand() *cobra.Command {
-	c := policies.Config{}
+	c := admission.PolicyConfig{}
 	cmd := &cobra.Command{
 		Use:   "policies [--cluster-domain DOMAIN] [--cluster-dns IP,..]",
 		Short: "Print the admission policies that validate the DNS of pods",
@@ -63,12 +63,19 @@ node.allowedOverrides of the agents and shims.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text, err := c.YAML()
 			if err != nil {
-				return err
+				return usage.Error{Err: err}
 			}
 			_, err = cmd.OutOrStdout().Write(text)
 			return err
 		},
 	}
-	c.Register(cmd.Flags())
+	flags := cmd.Flags()
+	flags.StringVar(&c.ClusterDomain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: unknown")
+	flags.StringSliceVar(&c.ClusterDNS, "cluster-dns", nil, "`IP,..` of the cluster DNS; empty: unknown")
+	flags.StringSliceVar(&c.AllowedOverrides, "allowed-overrides", nil,
+		"`POLICY,..` that the nodes allow in the annotation dnsconfigurer.dev/policy, in addition to ClusterFirstWithAutopath; "+
+			"empty: no other")
+	flags.StringSliceVar(&c.ExcludedNamespaces, "exclude-namespace", nil,
+		"`NAMESPACE,..` whose objects are not checked, in addition to kube-system")
 	return cmd
 }

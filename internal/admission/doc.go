@@ -9,6 +9,8 @@
 // They are pure, as is the policy engine on which they are based. The caller acts on the
 // findings: a command prints them, an admission server denies or warns (see [NewVerdict]).
 //
+// [PolicyConfig] writes the rules as admission policies, which the API server runs itself.
+//
 // docs/checks.md lists the rules with their limits and sources; test/vectors has vectors
 // for each of them on both sides of its limit.
 package admission

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/install"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
 )
 
 // systemctlLog is a systemctl that appends its arguments to a file, and the file.
@@ -41,7 +41,7 @@ func TestBypass_End(t *testing.T) {
 			systemctl, calls := systemctlLog(t)
 			dir := t.TempDir()
 			s := install.Installer{
-				Bypass: &bypass.Bypass{
+				Bypass: &shim.Bypass{
 					Socket: filepath.Join(dir, "shim.sock"), Runtime: filepath.Join(dir, "runtime.sock"), State: dir,
 				},
 				Systemctl: systemctl, Running: true,
@@ -75,7 +75,7 @@ func TestBypass_End(t *testing.T) {
 func TestBypass_Twice(t *testing.T) {
 	dir := t.TempDir()
 	s := install.Installer{
-		Bypass:    &bypass.Bypass{Socket: filepath.Join(dir, "shim.sock"), Runtime: "/runtime.sock", State: dir},
+		Bypass:    &shim.Bypass{Socket: filepath.Join(dir, "shim.sock"), Runtime: "/runtime.sock", State: dir},
 		Systemctl: install.Systemctl{Program: "false"},
 	}
 	for i, reason := range []string{"first", "second"} {
@@ -98,7 +98,7 @@ func TestBypass_Twice(t *testing.T) {
 func TestBypass_StartFails(t *testing.T) {
 	dir := t.TempDir()
 	s := install.Installer{
-		Bypass:    &bypass.Bypass{Socket: filepath.Join(dir, "shim.sock"), Runtime: "/runtime.sock", State: dir},
+		Bypass:    &shim.Bypass{Socket: filepath.Join(dir, "shim.sock"), Runtime: "/runtime.sock", State: dir},
 		Systemctl: install.Systemctl{Program: "false"}, Running: true,
 	}
 	for i := range 2 {

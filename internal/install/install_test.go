@@ -14,7 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/install"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
 )
@@ -113,7 +112,7 @@ func read(t *testing.T, root install.Root) node {
 
 func installer(root install.Root) *install.Installer {
 	return &install.Installer{Root: root, KubeletUnit: "kubelet.service", Endpoints: shim.Endpoints{Listen: listen, Runtime: runtime},
-		Bypass:    &bypass.Bypass{Socket: filepath.Join(string(root), "shim.sock"), State: string(root)},
+		Bypass:    &shim.Bypass{Socket: filepath.Join(string(root), "shim.sock"), State: string(root)},
 		Systemctl: install.Systemctl{Program: "true"}}
 }
 

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
 )
@@ -26,7 +25,7 @@ type Installer struct {
 	shim.Endpoints
 	Root        Root
 	KubeletUnit string
-	Bypass      *bypass.Bypass
+	Bypass      *shim.Bypass
 
 	Running        bool // the node is this machine and runs systemd: units are started and stopped, too
 	Systemctl      Systemctl

@@ -16,7 +16,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
@@ -96,7 +95,7 @@ func (n *Node) installer() (*Installer, error) {
 	}
 	return &Installer{
 		Root: Root(n.Root), KubeletUnit: n.KubeletUnit, Endpoints: e,
-		Bypass:  &bypass.Bypass{Socket: filepath.Join(dir, filepath.Base(socket)), Runtime: config.SocketPath(e.Runtime), State: state},
+		Bypass:  &shim.Bypass{Socket: filepath.Join(dir, filepath.Base(socket)), Runtime: config.SocketPath(e.Runtime), State: state},
 		Running: n.IsThisMachine() && notBooted == nil, Systemctl: Systemctl{systemctl}, RestartKubelet: n.RestartKubelet,
 		Check: func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, checkTimeout)
@@ -108,7 +107,7 @@ func (n *Node) installer() (*Installer, error) {
 
 // checkSockets returns an error with which the shim would not start. The directories above an image are
 // not those of the node, and another user than root does not own the directory of the socket.
-func (n *Node) checkSockets(b *bypass.Bypass) error {
+func (n *Node) checkSockets(b *shim.Bypass) error {
 	runtime, err := Root(n.Root).Path(b.Runtime)
 	if err != nil {
 		return err

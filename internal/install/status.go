@@ -16,15 +16,15 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
 )
 
 // Status is the state of the shim on a node.
 type Status struct {
-	Kubelet KubeletStatus  `json:"kubelet"`
-	Shim    ShimStatus     `json:"shim"`
-	Bypass  *bypass.Record `json:"bypass"` // null: off
+	Kubelet KubeletStatus      `json:"kubelet"`
+	Shim    ShimStatus         `json:"shim"`
+	Bypass  *shim.BypassRecord `json:"bypass"` // null: off
 
 	Agent      *v1alpha1.AgentStatus `json:"agent"` // null: none runs
 	AgentError string                `json:"agentError,omitempty"`

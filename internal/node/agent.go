@@ -20,7 +20,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 )
@@ -37,7 +36,7 @@ type Agent struct {
 	Writer  *daemon.LogWriter // writes Log
 
 	agent   *Applier
-	drops   *events.Drops
+	drops   *Drops
 	facts   atomic.Pointer[v1alpha1.NodeFacts]
 	lookups atomic.Pointer[Lookups]
 	relays  relays
@@ -47,7 +46,7 @@ type Agent struct {
 func (s *Agent) Run(ctx context.Context, c AgentConfig) error {
 	registry := daemon.NewRegistry(s.Version)
 	s.Writer.Register(registry)
-	s.agent, s.drops = newApplier(newMetrics(registry), s.Log), events.NewDrops(registry)
+	s.agent, s.drops = newApplier(newMetrics(registry), s.Log), NewDrops(registry)
 	s.agent.RegisterDrift(registry)
 	s.relays.register(registry)
 	reloader := &daemon.Reloader[AgentConfig]{Source: s.Source, Signal: s.Reload, Log: s.Log, Apply: s.apply}

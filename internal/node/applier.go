@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -58,7 +57,7 @@ type Settings struct {
 
 	// Report is called for each file that was rewritten, and for each that differs when the
 	// difference is found. It must not block.
-	Report func(events.Refresh)
+	Report func(Refresh)
 }
 
 // newSettings returns the settings of a configuration. The Hook's Lookup is that of lookups.
@@ -137,8 +136,8 @@ const (
 )
 
 // lastDrift returns why the file differed when it was last compared, "" if it did not.
-func (s *sandbox) lastDrift() events.Drift {
-	d, _ := s.drift.Load().(events.Drift)
+func (s *sandbox) lastDrift() Drift {
+	d, _ := s.drift.Load().(Drift)
 	return d
 }
 

@@ -22,7 +22,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -42,18 +41,18 @@ type applierTest struct {
 	directory string
 	settings  Settings
 	reports   chan cri.Report
-	refreshes chan events.Refresh
+	refreshes chan Refresh
 	sandbox   podfile.Sandbox
 }
 
 func newApplierTest(t *testing.T) *applierTest {
 	a := &applierTest{
 		T: t, Applier: newApplier(newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)),
-		directory: t.TempDir(), reports: make(chan cri.Report, 100), refreshes: make(chan events.Refresh, 1000),
+		directory: t.TempDir(), reports: make(chan cri.Report, 100), refreshes: make(chan Refresh, 1000),
 		sandbox: podfile.Sandbox{ID: "5e1f", Namespace: "shop", Name: "web", UID: "u"},
 	}
 	a.settings = Settings{Directories: []string{a.directory},
-		Report: func(r events.Refresh) { a.refreshes <- r }, Hook: &cri.Hook{
+		Report: func(r Refresh) { a.refreshes <- r }, Hook: &cri.Hook{
 			Engine: newEngine(t, "10.96.0.10", "cluster.local"), Mode: cri.Generate,
 			HostFiles: func() cri.HostFiles { return cri.HostFiles{} },
 			Lookup: fixedLookup(policy.Pod{Namespace: "shop", Name: "web", UID: "u", Policy: policy.ClusterFirst,

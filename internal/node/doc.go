@@ -20,6 +20,9 @@
 // There is no state file. The text that this program writes has the kubelet's text in its comments. A
 // file that no container has written is known by its times: [podfile.File.IsAsCreated].
 //
+// A [Reporter] logs what the shim or the agent did with a sandbox, and sends an event on the pod if its DNS
+// configuration was changed, or if the node facts forbid that.
+//
 // The kubelet has already computed DNS for the pod, so the unchanged file is always safe. It
 // stays whenever something goes wrong, as in package cri.
 package node

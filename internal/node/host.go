@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -39,7 +38,7 @@ const reportInterval = 30 * time.Minute
 
 // FollowHost returns a task that calls changed for each change of the file of w after the call of FollowHost,
 // and reports when the file is unusable, and when it is usable again. A nil w has no file.
-func FollowHost(w *hostresolv.Watcher, r *events.Reporter, changed func()) func(context.Context) error {
+func FollowHost(w *hostresolv.Watcher, r *Reporter, changed func()) func(context.Context) error {
 	if w == nil {
 		return daemon.NoTask
 	}

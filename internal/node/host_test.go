@@ -26,7 +26,6 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 )
 
@@ -86,7 +85,7 @@ func TestFollowHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		reporter := events.NewReporter(api, "worker", events.NewDrops(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+		reporter := NewReporter(api, "worker", NewDrops(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- daemon.RunAll(ctx, reporter.Run, FollowHost(w, reporter, func() {})) }()

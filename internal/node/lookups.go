@@ -19,7 +19,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -52,7 +51,7 @@ func NewLookupConfig(c v1alpha1.NodeServerConfiguration, inCluster bool) LookupC
 
 // Lookups finds pods and reports outcomes.
 type Lookups struct {
-	Reporter  *events.Reporter
+	Reporter  *Reporter
 	ClientErr error // why there is no client of the API server although a kubeconfig is configured
 
 	api  rest.Interface // nil: none
@@ -61,7 +60,7 @@ type Lookups struct {
 
 // NewLookups returns lookups for cfg. userAgent is sent to the API server. If the client of the API
 // server cannot be created, ClientErr is set, and only static pods are found.
-func NewLookups(cfg LookupConfig, userAgent string, drops *events.Drops, log *slog.Logger) (*Lookups, error) {
+func NewLookups(cfg LookupConfig, userAgent string, drops *Drops, log *slog.Logger) (*Lookups, error) {
 	l := &Lookups{}
 	if cfg.inCluster || cfg.kubeconfig != "" {
 		l.api, l.ClientErr = loadClient(cfg.kubeconfig, userAgent)
@@ -69,7 +68,7 @@ func NewLookups(cfg LookupConfig, userAgent string, drops *events.Drops, log *sl
 	var err error
 	l.pods, err = cluster.NewPods(cluster.PodsConfig{Client: l.api, NodeName: cfg.node, Manifests: cfg.manifests, Timeout: cfg.timeout,
 		Logger: log})
-	l.Reporter = events.NewReporter(l.api, cfg.node, drops, log)
+	l.Reporter = NewReporter(l.api, cfg.node, drops, log)
 	return l, err
 }
 

@@ -14,7 +14,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
@@ -74,7 +73,7 @@ func (a *refreshTest) announce() {
 // wantFollows checks that the file of the pod follows the host's file.
 func (a *refreshTest) wantFollows() {
 	a.Helper()
-	if got := a.refreshNow(causeHost); got != events.Refreshed {
+	if got := a.refreshNow(causeHost); got != Refreshed {
 		a.Errorf("the file does not follow: %q, outcome %q", got, a.sandboxes[a.applierTest.sandbox.ID].reported)
 	}
 	if got := resolvconf.Parse(string(a.read())).Config(); !got.Equal(a.host.Config()) {
@@ -141,7 +140,7 @@ func TestMemory_ResetBusy(t *testing.T) {
 		t.Error("the relay waits for a file")
 	}
 	close(proceed)
-	if got := <-refreshed; got != events.Refreshed {
+	if got := <-refreshed; got != Refreshed {
 		t.Errorf("got %s", got)
 	}
 	a.Handle(a.ctx, podfile.Event{Kind: podfile.Running, Sandbox: a.applierTest.sandbox, Path: a.path()})
@@ -213,9 +212,9 @@ func TestMemory_Restart(t *testing.T) {
 			if r := next.nextReport(); r.Outcome != c.want {
 				t.Errorf("%+v", r)
 			}
-			want := events.RefreshResult("")
+			want := RefreshResult("")
 			if c.want == cri.Unchanged {
-				want = events.Unconfirmed
+				want = Unconfirmed
 			}
 			if got := next.refreshNow(causeHost); got != want || string(a.read()) != string(before) {
 				t.Errorf("got %q, want %q, and the file has\n%s", got, want, a.read())

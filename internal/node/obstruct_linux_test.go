@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
@@ -49,10 +48,10 @@ func TestRefresh_Obstructed(t *testing.T) {
 				t.Fatal(err)
 			}
 			a.host = resolvconf.Parse(otherHost)
-			if got := a.refreshNow(causeHost); got != events.Failed {
-				t.Errorf("got %s, want %s", got, events.Failed)
+			if got := a.refreshNow(causeHost); got != Failed {
+				t.Errorf("got %s, want %s", got, Failed)
 			}
-			if p := a.Pods()[0]; p.Drift != string(events.Unreadable) || p.Error == "" {
+			if p := a.Pods()[0]; p.Drift != string(Unreadable) || p.Error == "" {
 				t.Errorf("%+v", p)
 			}
 			if text, err := os.ReadFile(other); err != nil || string(text) != hostText {
@@ -65,8 +64,8 @@ func TestRefresh_Obstructed(t *testing.T) {
 			if err := os.RemoveAll(a.path()); err != nil {
 				t.Fatal(err)
 			}
-			if got := a.refreshNow(causeVerify); got != events.Refreshed {
-				t.Errorf("without the obstacle: %s, want %s", got, events.Refreshed)
+			if got := a.refreshNow(causeVerify); got != Refreshed {
+				t.Errorf("without the obstacle: %s, want %s", got, Refreshed)
 			}
 			if p := a.Pods()[0]; p.Drift != "" || !resolvconf.Parse(p.Actual).Config().Equal(a.host.Config()) {
 				t.Errorf("%+v", p)
@@ -99,7 +98,7 @@ func TestRefresh_Blocked(t *testing.T) {
 		close(proceed)
 		<-reported
 	}
-	if got := <-refreshed; got != events.UpToDate {
-		t.Errorf("got %s, want %s", got, events.UpToDate)
+	if got := <-refreshed; got != UpToDate {
+		t.Errorf("got %s, want %s", got, UpToDate)
 	}
 }

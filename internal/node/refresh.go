@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
@@ -117,14 +116,14 @@ func (a *Applier) refreshQueued(ctx context.Context, id string, c cause) {
 		return
 	}
 	next := time.Now().Add(refreshPause/2 + rand.N(refreshPause))
-	if result, _ := a.refresh(s, c); result == events.Refreshed {
+	if result, _ := a.refresh(s, c); result == Refreshed {
 		daemon.Sleep(ctx, time.Until(next))
 	}
 }
 
 // refresh processes a cause of a refresh. The result is "" if the Applier does not decide the pod's DNS;
 // detail is the reason.
-func (a *Applier) refresh(s *sandbox, c cause) (result events.RefreshResult, detail string) {
+func (a *Applier) refresh(s *sandbox, c cause) (result RefreshResult, detail string) {
 	settings, done := a.takeTurn(s)
 	defer done()
 	s.mu.Lock()
@@ -161,9 +160,9 @@ func (a *Applier) compare(st *step) State {
 		st.detail = "the pod has the annotation " + cri.SkipAnnotation
 		return s.state
 	}
-	r := events.Refresh{Sandbox: s.describe(), DNS: d().Config()}
+	r := Refresh{Sandbox: s.describe(), DNS: d().Config()}
 	if !st.hasDecision() {
-		st.result, st.detail = events.Refused, d().Error
+		st.result, st.detail = Refused, d().Error
 		return s.state // the file stays, and follows when there is a decision again
 	}
 	s.want = normalize(r.DNS)
@@ -179,22 +178,22 @@ func (a *Applier) compare(st *step) State {
 	s.drift.Store(r.Drift)
 	switch {
 	case r.Drift == "" && f.origin != podfile.Restored:
-		s.known, st.result = s.want, events.UpToDate
+		s.known, st.result = s.want, UpToDate
 		return next
 	case f.err != nil && !errors.Is(f.err, fs.ErrNotExist):
-		r.Result, r.Detail = events.Failed, f.err.Error()
+		r.Result, r.Detail = Failed, f.err.Error()
 	default:
 		r.Result, r.Detail = a.permit(st, f)
 	}
-	if r.Result == events.Refreshed {
+	if r.Result == Refreshed {
 		if err := a.rewrite(st, f); err != nil {
-			r.Result, r.Detail = events.Failed, err.Error()
+			r.Result, r.Detail = Failed, err.Error()
 		} else {
 			next = Ours
 		}
 	}
 	r.Detail = excerpt.Text(r.Detail, excerpt.MaxMessage)
-	if r.Result == events.Refreshed || r.Drift != previous || st.cause != causeVerify && r.Result == events.DryRun {
+	if r.Result == Refreshed || r.Drift != previous || st.cause != causeVerify && r.Result == DryRun {
 		st.settings.Report(r)
 	}
 	st.result, st.detail = r.Result, r.Detail
@@ -203,7 +202,7 @@ func (a *Applier) compare(st *step) State {
 
 // permit returns Refreshed if the file f may be rewritten, or why not, and the reason for the pod's author. A
 // command for one pod overrides everything except the mode.
-func (a *Applier) permit(st *step, f *content) (events.RefreshResult, string) {
+func (a *Applier) permit(st *step, f *content) (RefreshResult, string) {
 	settings, d, c := st.settings, st.decision(), st.cause
 	always := st.annotation(RefreshAnnotation) == "always"
 	never := st.annotation(RefreshAnnotation) == "never"
@@ -211,21 +210,21 @@ func (a *Applier) permit(st *step, f *content) (events.RefreshResult, string) {
 	inScope := dry || settings.Refresh == ScopeAll || settings.Refresh == ScopeDefault && usesHost(d)
 	switch {
 	case settings.Hook.Mode == cri.Observe:
-		return events.NotPermitted, ""
+		return NotPermitted, ""
 	case c == causeCommand:
-		return events.Refreshed, ""
+		return Refreshed, ""
 	case f.modified(st.sandbox) && !always:
-		return events.Modified, ""
+		return Modified, ""
 	case never, !always && !inScope && c != causeAll:
-		return events.NotPermitted, ""
+		return NotPermitted, ""
 	case !dry && settings.Hook.Mode != cri.Force && !a.facts.covers(factsOf(d)):
-		return events.Unconfirmed, unconfirmed
+		return Unconfirmed, unconfirmed
 	case isUnreachable(&st.pod, d):
-		return events.Refused, unreachable
+		return Refused, unreachable
 	case dry:
-		return events.DryRun, ""
+		return DryRun, ""
 	}
-	return events.Refreshed, ""
+	return Refreshed, ""
 }
 
 // usesHost reports whether the pod has nameservers of the host.
@@ -262,7 +261,7 @@ func (a *Applier) rewrite(st *step, f *content) (err error) {
 		return err
 	}
 	s.recognized = recognition{}
-	s.drift.Store(events.Drift(""))
+	s.drift.Store(Drift(""))
 	s.known, s.refreshed = s.want, time.Now()
 	a.touchLater(s)
 	return nil
@@ -347,20 +346,20 @@ func (a *Applier) isGone(id, path string) bool {
 }
 
 // drift returns how the file differs from the decision for s.
-func (c *content) drift(s *sandbox) events.Drift {
+func (c *content) drift(s *sandbox) Drift {
 	switch {
 	case errors.Is(c.err, fs.ErrNotExist):
-		return events.Missing
+		return Missing
 	case c.err != nil:
-		return events.Unreadable
+		return Unreadable
 	case c.dns.Equal(s.want):
 		return ""
 	case len(c.text) == 0:
-		return events.Empty
+		return Empty
 	case c.modified(s):
-		return events.Different
+		return Different
 	}
-	return events.Outdated
+	return Outdated
 }
 
 // modified reports whether the pod has changed the file.
@@ -411,10 +410,10 @@ func (a *Applier) writeBack(st *step) State {
 		return s.state
 	}
 	s.recognized = recognition{}
-	s.drift.Store(events.Drift(""))
+	s.drift.Store(Drift(""))
 	s.before, s.known = Ours, resolvconf.Parse(string(f.original)).Config()
-	a.Metrics.countRefresh(events.WrittenBack)
-	st.settings.Report(events.Refresh{Sandbox: s.describe(), Result: events.WrittenBack})
+	a.Metrics.countRefresh(WrittenBack)
+	st.settings.Report(Refresh{Sandbox: s.describe(), Result: WrittenBack})
 	a.touchLater(s)
 	return Restored
 }

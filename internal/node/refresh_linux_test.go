@@ -21,7 +21,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
@@ -66,15 +65,15 @@ func prepareRefreshTest(t *testing.T, p policy.Policy, change func(*applierTest)
 }
 
 // refreshNow refreshes the file of the pod.
-func (a *refreshTest) refreshNow(c cause) events.RefreshResult {
+func (a *refreshTest) refreshNow(c cause) RefreshResult {
 	result, _ := a.refresh(a.sandboxes[a.applierTest.sandbox.ID], c)
 	return result
 }
 
 // blockRefresh begins a refresh that waits until proceed is closed, as on a file system that hangs.
 // refreshed gets its result.
-func (a *refreshTest) blockRefresh() (proceed chan<- struct{}, refreshed <-chan events.RefreshResult) {
-	waits, proceeds, results := make(chan struct{}), make(chan struct{}), make(chan events.RefreshResult)
+func (a *refreshTest) blockRefresh() (proceed chan<- struct{}, refreshed <-chan RefreshResult) {
+	waits, proceeds, results := make(chan struct{}), make(chan struct{}), make(chan RefreshResult)
 	a.settings.Hook.HostFiles = func() cri.HostFiles {
 		close(waits)
 		<-proceeds
@@ -106,25 +105,25 @@ func TestRefresh_Host(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy policy.Policy
 		change func(*applierTest)
-		want   events.RefreshResult
+		want   RefreshResult
 	}{
-		"all":                        {policy.Default, nil, events.Refreshed},
-		"default only":               {policy.Default, scope(ScopeDefault), events.Refreshed},
-		"default only, ClusterFirst": {policy.ClusterFirst, scope(ScopeDefault), events.NotPermitted},
-		"all, ClusterFirst":          {policy.ClusterFirst, nil, events.Refreshed}, // search domains of the host
-		"off":                        {policy.Default, scope(ScopeOff), events.NotPermitted},
+		"all":                        {policy.Default, nil, Refreshed},
+		"default only":               {policy.Default, scope(ScopeDefault), Refreshed},
+		"default only, ClusterFirst": {policy.ClusterFirst, scope(ScopeDefault), NotPermitted},
+		"all, ClusterFirst":          {policy.ClusterFirst, nil, Refreshed}, // search domains of the host
+		"off":                        {policy.Default, scope(ScopeOff), NotPermitted},
 		"off, always": {policy.Default, func(a *applierTest) {
 			a.settings.Refresh = ScopeOff
 			annotate("always")(a)
-		}, events.Refreshed},
-		"never":            {policy.Default, annotate("never"), events.NotPermitted},
-		"other annotation": {policy.Default, annotate("sometimes"), events.Refreshed},
-		"dry run":          {policy.Default, scope(ScopeDryRun), events.DryRun},
+		}, Refreshed},
+		"never":            {policy.Default, annotate("never"), NotPermitted},
+		"other annotation": {policy.Default, annotate("sometimes"), Refreshed},
+		"dry run":          {policy.Default, scope(ScopeDryRun), DryRun},
 		"dry run, always": {policy.Default, func(a *applierTest) {
 			a.settings.Refresh = ScopeDryRun
 			annotate("always")(a)
-		}, events.DryRun},
-		"observe": {policy.Default, func(a *applierTest) { a.settings.Hook.Mode = cri.Observe }, events.NotPermitted},
+		}, DryRun},
+		"observe": {policy.Default, func(a *applierTest) { a.settings.Hook.Mode = cri.Observe }, NotPermitted},
 		"skip": {policy.Default, func(a *applierTest) {
 			a.sandbox.Annotations = map[string]string{cri.SkipAnnotation: "true"}
 		}, ""},
@@ -141,7 +140,7 @@ func TestRefresh_Host(t *testing.T) {
 			}
 			text := a.read()
 			written := podfile.OriginOf(text) == podfile.Written
-			if written != (c.want == events.Refreshed) || !written && string(text) != before {
+			if written != (c.want == Refreshed) || !written && string(text) != before {
 				t.Errorf("%s, and the file has\n%s", c.want, text)
 			}
 			if original, ok := podfile.Original(text); written && (!ok || string(original) != before) {
@@ -150,7 +149,7 @@ func TestRefresh_Host(t *testing.T) {
 			if reported := len(a.refreshes) > 0; reported != (c.want != "") {
 				t.Errorf("%d reports", len(a.refreshes))
 			}
-			if c.want == events.Refreshed && a.refreshNow(causeHost) != events.UpToDate {
+			if c.want == Refreshed && a.refreshNow(causeHost) != UpToDate {
 				t.Error("a second refresh does something")
 			}
 		})
@@ -163,7 +162,7 @@ func TestRefresh_Sequence(t *testing.T) {
 	a := newRefreshTest(t, policy.Default, hostText, nil)
 	for i := range 5 {
 		a.host = resolvconf.Parse(fmt.Sprintf("nameserver 192.0.2.%d\n", i+1))
-		if got := a.refreshNow(causeHost); got != events.Refreshed {
+		if got := a.refreshNow(causeHost); got != Refreshed {
 			t.Fatalf("change %d: %s", i, got)
 		}
 	}
@@ -177,11 +176,11 @@ func TestRefresh_Sequence(t *testing.T) {
 	if !ok || c != causeVerify || id != other.applierTest.sandbox.ID {
 		t.Fatalf("the file of the previous agent is not verified: %q, %v, %t", id, c, ok)
 	}
-	if got := other.refreshNow(c); got != events.Unconfirmed {
+	if got := other.refreshNow(c); got != Unconfirmed {
 		t.Errorf("after a restart, with facts that no pod has confirmed: %s", got)
 	}
 	other.facts.confirm(nodeFacts)
-	if got := other.refreshNow(c); got != events.Refreshed {
+	if got := other.refreshNow(c); got != Refreshed {
 		t.Errorf("after a restart: %s", got)
 	}
 	results, err := other.RestorePods(t.Context(), "shop", "web")
@@ -204,7 +203,7 @@ func TestRefresh_Sequence(t *testing.T) {
 	if p := third.Pods(); third.refreshNow(causeAll) != "" || len(p) != 1 || !p[0].Restored || p[0].Drift != "" {
 		t.Errorf("a restored file after a restart: %+v", p)
 	}
-	if got := other.refreshNow(causeCommand); got != events.Refreshed {
+	if got := other.refreshNow(causeCommand); got != Refreshed {
 		t.Errorf("a restored file: command: %s", got)
 	}
 }
@@ -216,18 +215,18 @@ func TestRefresh_PodChanged(t *testing.T) {
 		text     string
 		annotate func(*applierTest)
 		cause    cause
-		want     events.RefreshResult
-		drift    events.Drift
+		want     RefreshResult
+		drift    Drift
 	}{
-		"verify":       {ownText, nil, causeVerify, events.Modified, events.Different},
-		"host":         {ownText, nil, causeHost, events.Modified, events.Different},
-		"always":       {ownText, annotate("always"), causeVerify, events.Refreshed, ""},
-		"command":      {ownText, annotate("never"), causeCommand, events.Refreshed, ""},
-		"all":          {ownText, nil, causeAll, events.Modified, events.Different},
-		"empty":        {"", nil, causeVerify, events.Refreshed, ""},
-		"empty, never": {"", annotate("never"), causeVerify, events.NotPermitted, events.Empty},
-		"missing":      {"-", nil, causeVerify, events.Refreshed, ""},
-		"large":        {strings.Repeat("#\n", podfile.MaxSize), annotate("always"), causeVerify, events.Failed, events.Unreadable},
+		"verify":       {ownText, nil, causeVerify, Modified, Different},
+		"host":         {ownText, nil, causeHost, Modified, Different},
+		"always":       {ownText, annotate("always"), causeVerify, Refreshed, ""},
+		"command":      {ownText, annotate("never"), causeCommand, Refreshed, ""},
+		"all":          {ownText, nil, causeAll, Modified, Different},
+		"empty":        {"", nil, causeVerify, Refreshed, ""},
+		"empty, never": {"", annotate("never"), causeVerify, NotPermitted, Empty},
+		"missing":      {"-", nil, causeVerify, Refreshed, ""},
+		"large":        {strings.Repeat("#\n", podfile.MaxSize), annotate("always"), causeVerify, Failed, Unreadable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newRefreshTest(t, policy.Default, hostText, c.annotate)
@@ -241,7 +240,7 @@ func TestRefresh_PodChanged(t *testing.T) {
 				}
 			}
 			for range 2 { // a second time changes and reports nothing
-				if got := a.refreshNow(c.cause); got != c.want && got != events.UpToDate {
+				if got := a.refreshNow(c.cause); got != c.want && got != UpToDate {
 					t.Errorf("got %s, want %s", got, c.want)
 				}
 			}
@@ -250,7 +249,7 @@ func TestRefresh_PodChanged(t *testing.T) {
 			}
 			text := a.read()
 			repaired := resolvconf.Parse(string(text)).Config().Equal(a.host.Config())
-			if repaired != (c.want == events.Refreshed) || !repaired && string(text) != c.text {
+			if repaired != (c.want == Refreshed) || !repaired && string(text) != c.text {
 				t.Errorf("the file:\n%s", text)
 			}
 			if p := a.Pods()[0]; p.Drift != string(c.drift) {
@@ -352,18 +351,18 @@ func TestRefresh_LoopbackHost(t *testing.T) {
 		host   string
 		change func(*applierTest)
 		cause  cause
-		want   events.RefreshResult
+		want   RefreshResult
 	}{
-		"missing":             {"", nil, causeHost, events.Refused},
-		"empty":               {"# nothing\n", nil, causeHost, events.Refused},
-		"loopback only":       {stub, nil, causeHost, events.Refused},
-		"unspecified":         {"nameserver 0.0.0.0\n", nil, causeHost, events.Refused},
-		"always":              {stub, annotate("always"), causeHost, events.Refused},
-		"a command for all":   {stub, nil, causeAll, events.Refused},
-		"a command for one":   {stub, nil, causeCommand, events.Refreshed},
-		"dry run":             {stub, dryRun, causeHost, events.Refused},
-		"another server":      {stub + "nameserver 192.0.2.54\n", nil, causeHost, events.Refreshed},
-		"on the host network": {stub, hostNetwork, causeHost, events.Refreshed},
+		"missing":             {"", nil, causeHost, Refused},
+		"empty":               {"# nothing\n", nil, causeHost, Refused},
+		"loopback only":       {stub, nil, causeHost, Refused},
+		"unspecified":         {"nameserver 0.0.0.0\n", nil, causeHost, Refused},
+		"always":              {stub, annotate("always"), causeHost, Refused},
+		"a command for all":   {stub, nil, causeAll, Refused},
+		"a command for one":   {stub, nil, causeCommand, Refreshed},
+		"dry run":             {stub, dryRun, causeHost, Refused},
+		"another server":      {stub + "nameserver 192.0.2.54\n", nil, causeHost, Refreshed},
+		"on the host network": {stub, hostNetwork, causeHost, Refreshed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newRefreshTest(t, policy.Default, hostText, c.change)
@@ -374,11 +373,11 @@ func TestRefresh_LoopbackHost(t *testing.T) {
 			if got := a.refreshNow(c.cause); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
-			if text := a.read(); (string(text) == hostText) != (c.want == events.Refused) {
+			if text := a.read(); (string(text) == hostText) != (c.want == Refused) {
 				t.Errorf("%s, and the file has\n%s", c.want, text)
 			}
 			a.host = resolvconf.Parse(otherHost)
-			if got := a.refreshNow(causeHost); c.want == events.Refused && got == events.Refused {
+			if got := a.refreshNow(causeHost); c.want == Refused && got == Refused {
 				t.Errorf("a reachable server: %s", got)
 			}
 		})
@@ -397,7 +396,7 @@ func TestRefresh_Mode(t *testing.T) {
 	a.reconfigure(func(s *Settings) { s.Hook.Mode, s.Refresh = cri.Generate, ScopeAll })
 	a.want(cri.Late)
 	a.reconfigure(func(s *Settings) { s.Hook.Engine = newEngine(t, "10.96.0.99", "new.example") })
-	if r := <-a.refreshes; r.Result != events.Refreshed || !slices.Contains(r.DNS.Searches, "search.shop.new.example.ap.k8s.io") {
+	if r := <-a.refreshes; r.Result != Refreshed || !slices.Contains(r.DNS.Searches, "search.shop.new.example.ap.k8s.io") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -408,19 +407,19 @@ func TestRefresh_Facts(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy policy.Policy
 		text   string // of the kubelet, for a new pod
-		want   events.RefreshResult
+		want   RefreshResult
 	}{
 		"confirmed": {policy.ClusterFirst,
 			"search shop.svc.new.example svc.new.example new.example corp.example\n" +
-				"nameserver 10.96.0.99\noptions ndots:5\n", events.Refreshed},
-		"wrong":                {policy.ClusterFirst, clusterText, events.Unconfirmed},
-		"of other entries":     {policy.Default, hostText, events.Unconfirmed},
-		"other pod, no change": {policy.None, "nameserver 192.0.2.99\n", events.Unconfirmed},
+				"nameserver 10.96.0.99\noptions ndots:5\n", Refreshed},
+		"wrong":                {policy.ClusterFirst, clusterText, Unconfirmed},
+		"of other entries":     {policy.Default, hostText, Unconfirmed},
+		"other pod, no change": {policy.None, "nameserver 192.0.2.99\n", Unconfirmed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newRefreshTest(t, policy.ClusterFirst, clusterText, nil)
 			a.reconfigure(func(s *Settings) { s.Facts, s.Hook.Engine = "other", newEngine(t, "10.96.0.99", "new.example") })
-			if got := a.refreshNow(causeSettings); got != events.Unconfirmed {
+			if got := a.refreshNow(causeSettings); got != Unconfirmed {
 				t.Fatalf("before another pod: %s", got)
 			}
 			before := a.read()
@@ -441,7 +440,7 @@ func TestRefresh_Facts(t *testing.T) {
 			if got := a.refreshNow(causeHost); got != c.want {
 				t.Errorf("after another pod: %s, want %s", got, c.want)
 			}
-			if changed := !bytes.Equal(a.read(), before); changed != (c.want == events.Refreshed) {
+			if changed := !bytes.Equal(a.read(), before); changed != (c.want == Refreshed) {
 				t.Errorf("%s, and the file has\n%s", c.want, a.read())
 			}
 		})
@@ -493,7 +492,7 @@ func TestRun_Rate(t *testing.T) {
 		began := time.Now()
 		a.HostChanged()
 		for range pods {
-			if r := <-a.refreshes; r.Result != events.Refreshed {
+			if r := <-a.refreshes; r.Result != Refreshed {
 				t.Fatalf("%+v", r)
 			}
 		}
@@ -506,11 +505,11 @@ func TestRun_Rate(t *testing.T) {
 			t.Fatal(err)
 		}
 		began = time.Now()
-		if r := <-a.refreshes; r.Drift != events.Empty || r.Result != events.Refreshed || time.Since(began) > verifyInterval {
+		if r := <-a.refreshes; r.Drift != Empty || r.Result != Refreshed || time.Since(began) > verifyInterval {
 			t.Errorf("verified after %v: %+v", time.Since(began), r)
 		}
 		synctest.Wait() // a refresh is counted after its report
-		if n := testutil.ToFloat64(a.Metrics.refreshes.WithLabelValues(string(events.Refreshed))); n != pods+1 {
+		if n := testutil.ToFloat64(a.Metrics.refreshes.WithLabelValues(string(Refreshed))); n != pods+1 {
 			t.Errorf("%v refreshes are counted", n)
 		}
 	})
@@ -539,13 +538,13 @@ func TestRefresh_Annotations(t *testing.T) {
 			a.PodChanged("u")
 		}
 		change(map[string]string{policy.OverrideAnnotation: string(policy.ClusterFirstWithAutopath)})
-		if r := <-a.refreshes; r.Result != events.Refreshed || !strings.HasPrefix(r.DNS.Searches[0], "search.shop.") {
+		if r := <-a.refreshes; r.Result != Refreshed || !strings.HasPrefix(r.DNS.Searches[0], "search.shop.") {
 			t.Errorf("%+v", r)
 		}
 		began := time.Now()
 		change(map[string]string{RefreshAnnotation: "always"})
 		change(map[string]string{})
-		if r := <-a.refreshes; r.Result != events.Refreshed || r.DNS.Searches[0] != "shop.svc.cluster.local" {
+		if r := <-a.refreshes; r.Result != Refreshed || r.DNS.Searches[0] != "shop.svc.cluster.local" {
 			t.Errorf("%+v", r)
 		}
 		if wait := time.Since(began); wait < podInterval-time.Second {
@@ -553,7 +552,7 @@ func TestRefresh_Annotations(t *testing.T) {
 		}
 		change(map[string]string{RefreshAnnotation: "never", policy.OverrideAnnotation: string(policy.ClusterFirstWithAutopath)})
 		time.Sleep(2 * podInterval)
-		if n := len(a.refreshes); n != 1 || (<-a.refreshes).Result != events.NotPermitted {
+		if n := len(a.refreshes); n != 1 || (<-a.refreshes).Result != NotPermitted {
 			t.Errorf("%d rewrites of a pod that does not permit them", n)
 		}
 	})
@@ -564,7 +563,7 @@ func TestRefresh_Annotations(t *testing.T) {
 func TestRun_Touch(t *testing.T) {
 	a := newRefreshTest(t, policy.Default, hostText, nil)
 	a.host = resolvconf.Parse(otherHost)
-	if got := a.refreshNow(causeHost); got != events.Refreshed {
+	if got := a.refreshNow(causeHost); got != Refreshed {
 		t.Fatal(got)
 	}
 	before := time.Unix(1, 0)

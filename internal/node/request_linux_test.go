@@ -7,7 +7,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -48,12 +47,12 @@ func TestAdopt(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy, override policy.Policy
 		outcome          cri.Outcome
-		want             events.RefreshResult
+		want             RefreshResult
 	}{
-		"Default":                  {policy.Default, "", cri.Unchanged, events.Refreshed},
-		"ClusterFirst":             {policy.ClusterFirst, "", cri.Unchanged, events.Refreshed},
-		"Default by annotation":    {policy.ClusterFirst, policy.Default, cri.Edited, events.Refreshed},
-		"ClusterFirstWithAutopath": {policy.ClusterFirst, policy.ClusterFirstWithAutopath, cri.Edited, events.UpToDate},
+		"Default":                  {policy.Default, "", cri.Unchanged, Refreshed},
+		"ClusterFirst":             {policy.ClusterFirst, "", cri.Unchanged, Refreshed},
+		"Default by annotation":    {policy.ClusterFirst, policy.Default, cri.Edited, Refreshed},
+		"ClusterFirstWithAutopath": {policy.ClusterFirst, policy.ClusterFirstWithAutopath, cri.Edited, UpToDate},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, r := newShimTest(t, c.policy, c.override)
@@ -70,7 +69,7 @@ func TestAdopt(t *testing.T) {
 				t.Fatalf("got %q, want %q", got, c.want)
 			}
 			text := a.read()
-			if c.want != events.Refreshed {
+			if c.want != Refreshed {
 				if string(text) != before {
 					t.Errorf("the file was written:\n%s", text)
 				}
@@ -98,10 +97,10 @@ func TestAdopt_UnknownRequest(t *testing.T) {
 		t.Fatalf("%+v", p)
 	}
 	a.write(ownText) // by the pod
-	if got := a.refreshNow(causeHost); got != events.Modified {
+	if got := a.refreshNow(causeHost); got != Modified {
 		t.Errorf("got %q for a file that the pod has changed", got)
 	}
-	if got := a.refreshNow(causeCommand); got != events.Refreshed {
+	if got := a.refreshNow(causeCommand); got != Refreshed {
 		t.Errorf("got %q for the command", got)
 	}
 	if original, ok := podfile.Original(a.read()); !ok || string(original) != r.Kubelet {
@@ -136,7 +135,7 @@ func TestApplier_ShimDecision(t *testing.T) {
 	}
 	a.facts.confirm(nodeFacts)
 	a.host = resolvconf.Parse(otherHost)
-	if got := a.refreshNow(causeHost); got != events.Refreshed {
+	if got := a.refreshNow(causeHost); got != Refreshed {
 		t.Errorf("got %q", got)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -75,9 +74,9 @@ type step struct {
 
 	decided *policy.Decision // see decision
 
-	result  events.RefreshResult // "": the file was not compared
-	detail  string               // why
-	failure error                // of Restore
+	result  RefreshResult // "": the file was not compared
+	detail  string        // why
+	failure error         // of Restore
 }
 
 func newStep(settings *Settings, s *sandbox) *step {

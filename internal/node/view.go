@@ -13,7 +13,6 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -70,7 +69,7 @@ func (s *sandbox) scope(settings *Settings) string {
 }
 
 // countDrift returns the number of files with this kind of drift at the last comparison.
-func (a *Applier) countDrift(d events.Drift) (n int) {
+func (a *Applier) countDrift(d Drift) (n int) {
 	for _, s := range a.list() {
 		if s.lastDrift() == d {
 			n++
@@ -81,7 +80,7 @@ func (a *Applier) countDrift(d events.Drift) (n int) {
 
 // forPods calls do for the sandboxes of a pod; with an empty name, for all.
 func (a *Applier) forPods(
-	ctx context.Context, namespace, name string, do func(*sandbox) (result events.RefreshResult, detail string),
+	ctx context.Context, namespace, name string, do func(*sandbox) (result RefreshResult, detail string),
 ) ([]v1alpha1.NodeResult, error) {
 	results := []v1alpha1.NodeResult{}
 	for _, s := range a.list() {
@@ -109,17 +108,17 @@ func (a *Applier) RefreshPods(ctx context.Context, namespace, name string) ([]v1
 	if name == "" {
 		c = causeAll
 	}
-	return a.forPods(ctx, namespace, name, func(s *sandbox) (events.RefreshResult, string) { return a.refresh(s, c) })
+	return a.forPods(ctx, namespace, name, func(s *sandbox) (RefreshResult, string) { return a.refresh(s, c) })
 }
 
 // RestorePods writes the kubelet's text back into the files of a pod; with an empty name, of
 // all pods. They are left alone from then on.
 func (a *Applier) RestorePods(ctx context.Context, namespace, name string) ([]v1alpha1.NodeResult, error) {
-	return a.forPods(ctx, namespace, name, func(s *sandbox) (events.RefreshResult, string) {
+	return a.forPods(ctx, namespace, name, func(s *sandbox) (RefreshResult, string) {
 		if err := a.restore(s); err != nil {
-			return events.Failed, err.Error()
+			return Failed, err.Error()
 		}
-		return events.WrittenBack, ""
+		return WrittenBack, ""
 	})
 }
 
@@ -130,7 +129,7 @@ func (a *Applier) Status() v1alpha1.AgentStatus {
 		Mode: string(settings.Hook.Mode), Refresh: string(settings.Refresh),
 		Pods: len(a.list()), Drift: map[string]int{}, Problems: []string{},
 	}
-	for _, d := range events.Drifts() {
+	for _, d := range Drifts() {
 		if n := a.countDrift(d); n > 0 {
 			s.Drift[string(d)] = n
 		}
@@ -157,13 +156,13 @@ func newMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.00005, 4, 9), // 50 us to 3.3 s
 		}),
 		refreshes: daemon.NewCounterVec(r, "dnsconfigurer_agent_refreshes_total",
-			"Files of running pods that were compared with a new decision, by result.", "result", events.RefreshResults()...),
+			"Files of running pods that were compared with a new decision, by result.", "result", RefreshResults()...),
 	}
 }
 
 // RegisterDrift registers a gauge for each kind of drift.
 func (a *Applier) RegisterDrift(r prometheus.Registerer) {
-	for _, d := range events.Drifts() {
+	for _, d := range Drifts() {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "dnsconfigurer_agent_drifted_files",
 			Help:        "Files of running pods that differ from their decision, by kind.",
@@ -176,6 +175,6 @@ func (m *Metrics) count(o cri.Outcome) {
 	m.outcomes.WithLabelValues(string(o)).Inc()
 }
 
-func (m *Metrics) countRefresh(r events.RefreshResult) {
+func (m *Metrics) countRefresh(r RefreshResult) {
 	m.refreshes.WithLabelValues(string(r)).Inc()
 }

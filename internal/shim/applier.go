@@ -12,7 +12,6 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
@@ -23,7 +22,7 @@ import (
 type applier struct {
 	shim    *cri.Shim
 	metrics *cri.Metrics
-	drops   *events.Drops
+	drops   *node.Drops
 	version string // of the User-Agent at the API server
 	log     *slog.Logger
 
@@ -40,7 +39,7 @@ type applier struct {
 
 // passAll makes the shim pass every sandbox unchanged, because of problem.
 func (a *applier) passAll(problem error) {
-	a.shim.SetHook(&cri.Hook{Problem: problem, Report: events.NewReporter(nil, "", a.drops, a.log).Report, Metrics: a.metrics})
+	a.shim.SetHook(&cri.Hook{Problem: problem, Report: node.NewReporter(nil, "", a.drops, a.log).Report, Metrics: a.metrics})
 }
 
 // apply applies c. If it fails, nothing has changed. The background tasks run after the next

@@ -20,7 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 )
@@ -117,10 +116,10 @@ func ReportBypass(ctx context.Context, file, state, version, reason, message str
 		return fmt.Errorf("sending an event about the node: %w", err)
 	}
 	kind := corev1.EventTypeWarning
-	if reason == events.ReasonBypassEnded {
+	if reason == node.ReasonBypassEnded {
 		kind = corev1.EventTypeNormal
 	}
-	return events.SendNode(ctx, api, c.Node.Name, kind, reason, message)
+	return node.SendNode(ctx, api, c.Node.Name, kind, reason, message)
 }
 
 // errNoState says that there are no last good settings.

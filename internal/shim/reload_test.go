@@ -15,7 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
@@ -90,7 +90,7 @@ func (r *reloadTest) start() (stop func()) {
 		lastGood: lastGood(filepath.Join(r.dir, "last-good-shim.yaml")), problems: &problemList{log: log}, log: log,
 		applier: &applier{
 			shim:  r.shim,
-			drops: events.NewDrops(prometheus.NewRegistry()), log: log,
+			drops: node.NewDrops(prometheus.NewRegistry()), log: log,
 		},
 	}
 	reloader.register(r.metrics)

@@ -10,10 +10,9 @@ import (
 	"net"
 	"os"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 )
 
@@ -37,7 +36,7 @@ func (s *Server) Run(ctx context.Context) error {
 	problems := &problemList{log: s.Log}
 	r := &reloader{
 		source: s.Source, flags: s.FlagsErr, signal: s.Reload, lastGood: newLastGood(), problems: problems, log: s.Log,
-		applier: &applier{shim: shim, metrics: shim.Metrics, drops: events.NewDrops(registry),
+		applier: &applier{shim: shim, metrics: shim.Metrics, drops: node.NewDrops(registry),
 			version: s.Version, log: s.Log},
 	}
 	r.register(registry)
@@ -53,7 +52,7 @@ func (s *Server) Run(ctx context.Context) error {
 	sandboxes := newAnnouncer(r.agent, runtime, s.Log)
 	shim.Started, shim.Stopped = sandboxes.add, sandboxes.remove
 	if dir := stateDirectory(); dir != "" {
-		b := bypass.Bypass{Runtime: config.SocketPath(endpoints.Runtime), State: dir}
+		b := Bypass{Runtime: config.SocketPath(endpoints.Runtime), State: dir}
 		problems.set("bypass", "cannot prepare the bypass", b.LinkRuntime())
 	}
 	notifier, err := daemon.NewNotifier()

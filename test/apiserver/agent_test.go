@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/events"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
@@ -123,12 +123,12 @@ func TestAPIServerAgent(t *testing.T) {
 		}
 	}
 	await("the file is written", hasServer("169.254.20.10"))
-	await("an event of the pod", hasEvent(events.ReasonConfigured))
+	await("an event of the pod", hasEvent(node.ReasonConfigured))
 	run("", "annotate", "pod", "web", "dnsconfigurer.dev/policy-")
 	await("the file of a pod without the annotation", hasServer("10.96.0.10"))
 	run("", "annotate", "pod", "web", "dnsconfigurer.dev/policy=ClusterFirstWithAutopath")
 	await("the file of a pod with the annotation again", hasServer("169.254.20.10"))
-	await("an event of the change", hasEvent(events.ReasonRefreshed))
+	await("an event of the change", hasEvent(node.ReasonRefreshed))
 	for _, right := range []string{"get secrets", "update pods", "get nodes"} {
 		verb, resource, _ := strings.Cut(right, " ")
 		out, _, _ := kubectl.Run(t.Context(), "", "auth", "can-i", verb, resource,

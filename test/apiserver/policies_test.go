@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/policies"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
@@ -49,7 +49,7 @@ const everywhere = `
 // rendered returns the policies for the values of a cluster.
 func rendered(t testing.TB, domain string, servers, overrides []string) string {
 	t.Helper()
-	text, err := policies.Config{ClusterDomain: domain, ClusterDNS: servers, AllowedOverrides: overrides}.YAML()
+	text, err := admission.PolicyConfig{ClusterDomain: domain, ClusterDNS: servers, AllowedOverrides: overrides}.YAML()
 	if err != nil {
 		t.Fatal(err)
 	}

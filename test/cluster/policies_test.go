@@ -35,7 +35,6 @@ import (
 	"k8s.io/kubernetes/pkg/generated/openapi"
 
 	judge "github.com/dnsconfigurer/dnsconfigurer/internal/admission"
-	rendering "github.com/dnsconfigurer/dnsconfigurer/internal/admission/policies"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/cases"
@@ -310,7 +309,7 @@ type compiled struct {
 // that each object can have other values without compiling the policies again.
 func readPolicies(t *testing.T) []*admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
-	text, err := rendering.Config{
+	text, err := judge.PolicyConfig{
 		ClusterDomain: "cluster.local", ClusterDNS: []string{"10.96.0.10"}, AllowedOverrides: []string{"None"},
 	}.YAML()
 	if err != nil {

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policies
+package admission
 
 import (
 	"bytes"
@@ -13,19 +13,18 @@ import (
 	"strings"
 	"text/template"
 
-	"github.com/spf13/pflag"
-
-	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-//go:embed files/policies.yaml.tmpl
-var files embed.FS
+// policyTemplate is the only source of the admission policies; deploy/admission has a rendering of it.
+//
+//go:embed policies.yaml.tmpl
+var policyTemplate embed.FS
 
-// Config holds the values of a cluster, as flags have them. Rules that need a missing value are left
+// PolicyConfig holds the values of a cluster for the admission policies. Rules that need a missing value are left
 // out, because with another value they could deny valid pods.
-type Config struct {
+type PolicyConfig struct {
 	ClusterDomain string   // of the kubelets; "": unknown
 	ClusterDNS    []string // IP addresses, of the kubelets; none: unknown
 
@@ -38,20 +37,9 @@ type Config struct {
 	ExcludedNamespaces []string
 }
 
-// Register adds the flags.
-func (c *Config) Register(flags *pflag.FlagSet) {
-	flags.StringVar(&c.ClusterDomain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: unknown")
-	flags.StringSliceVar(&c.ClusterDNS, "cluster-dns", nil, "`IP,..` of the cluster DNS; empty: unknown")
-	flags.StringSliceVar(&c.AllowedOverrides, "allowed-overrides", nil,
-		"`POLICY,..` that the nodes allow in the annotation dnsconfigurer.dev/policy, in addition to ClusterFirstWithAutopath; "+
-			"empty: no other")
-	flags.StringSliceVar(&c.ExcludedNamespaces, "exclude-namespace", nil,
-		"`NAMESPACE,..` whose objects are not checked, in addition to kube-system")
-}
-
 // normalize removes blanks around the values, and writes addresses in one form. The error joins one
 // error for each invalid value.
-func (c Config) normalize() (Config, error) {
+func (c PolicyConfig) normalize() (PolicyConfig, error) {
 	var problems []error
 	each := func(values []string, flag, want string, convert func(string) (string, bool)) (converted []string) {
 		for _, text := range values {
@@ -88,12 +76,12 @@ var overridable = []policy.Policy{policy.Default, policy.ClusterFirst, policy.Cl
 // YAML returns the policies and their bindings as documents. The error joins one error for each
 // invalid value. A policy precedes its bindings: `kubectl apply` keeps the order, and a policy must have
 // lost a paramKind of an earlier release before its bindings lose their paramRef.
-func (c Config) YAML() ([]byte, error) {
+func (c PolicyConfig) YAML() ([]byte, error) {
 	c, err := c.normalize()
 	if err != nil {
-		return nil, usage.Error{Err: err}
+		return nil, err
 	}
-	t, err := template.ParseFS(files, "files/*")
+	t, err := template.ParseFS(policyTemplate, "*")
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +91,7 @@ func (c Config) YAML() ([]byte, error) {
 	}
 	var out bytes.Buffer
 	err = t.Execute(&out, struct {
-		Config
+		PolicyConfig
 
 		Servers, Overrides string // lists in CEL
 		Policies           []string

@@ -3,7 +3,7 @@
 
 //go:build unix
 
-package bypass_test
+package shim
 
 import (
 	"errors"
@@ -12,8 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/dnsconfigurer/dnsconfigurer/internal/bypass"
 )
 
 // serve listens at path and sends its name to every client.
@@ -51,14 +49,14 @@ func connect(t *testing.T, path string) string {
 	return string(name)
 }
 
-func newBypass(t *testing.T) *bypass.Bypass {
+func newBypass(t *testing.T) *Bypass {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "bypass") // t.TempDir exceeds the length of a socket's path
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	b := &bypass.Bypass{
+	b := &Bypass{
 		Socket: filepath.Join(dir, "run/shim.sock"), Runtime: filepath.Join(dir, "runtime.sock"),
 		State: filepath.Join(dir, "state"),
 	}

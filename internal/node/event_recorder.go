@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package events
+package node
 
 import (
 	"cmp"
@@ -38,6 +38,9 @@ const (
 
 // A recorder sends events to the API server. A pod or node has one event of each reason: a
 // repetition raises its count and replaces its message.
+//
+// client-go has a recorder of events, too. Half of its code reads OpenAPI, which costs every process
+// two megabytes of memory.
 type recorder struct {
 	client rest.Interface // nil: events are discarded
 	node   string

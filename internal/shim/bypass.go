@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package bypass
+package shim
 
 import (
 	"encoding/json"
@@ -25,22 +25,24 @@ const (
 	runtimeLink = "runtime.sock"
 )
 
-// A Bypass is the bypass of a node's shim.
+// A Bypass lets a node continue without its shim: the shim's socket becomes a link to that
+// of the container runtime, so that the kubelet reconnects to the runtime without a restart. A
+// record keeps systemd from starting the shim until the bypass ends by command.
 type Bypass struct {
 	Socket  string // path of the shim's socket
 	Runtime string // path of the runtime's socket
 	State   string // directory of the record
 }
 
-// A Record describes a bypass.
-type Record struct {
+// A BypassRecord describes a bypass.
+type BypassRecord struct {
 	Since   time.Time `json:"since"`
 	Reason  string    `json:"reason"`
 	Runtime string    `json:"runtime"`
 }
 
 // Active returns the record of the bypass, nil if there is none.
-func (b *Bypass) Active() (*Record, error) {
+func (b *Bypass) Active() (*BypassRecord, error) {
 	path := filepath.Join(b.State, recordFile)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -49,9 +51,9 @@ func (b *Bypass) Active() (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	var r Record
+	var r BypassRecord
 	if json.Unmarshal(data, &r) != nil { // the shell command of the unit writes an empty record
-		r = Record{Reason: "begun without a working program, or the record is damaged"}
+		r = BypassRecord{Reason: "begun without a working program, or the record is damaged"}
 		if info, err := os.Stat(path); err == nil {
 			r.Since = info.ModTime().UTC().Truncate(time.Second)
 		}
@@ -64,7 +66,7 @@ func (b *Bypass) Active() (*Record, error) {
 func (b *Bypass) Begin(reason string) error {
 	active, err := b.Active()
 	if err == nil && active == nil {
-		err = b.writeRecord(Record{Since: time.Now().UTC().Truncate(time.Second), Reason: reason, Runtime: b.Runtime})
+		err = b.writeRecord(BypassRecord{Since: time.Now().UTC().Truncate(time.Second), Reason: reason, Runtime: b.Runtime})
 	}
 	return errors.Join(err, b.link(b.Socket))
 }
@@ -105,7 +107,7 @@ func (b *Bypass) link(path string) error {
 	return os.Rename(temporary, path)
 }
 
-func (b *Bypass) writeRecord(r Record) error {
+func (b *Bypass) writeRecord(r BypassRecord) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policies
+package admission
 
 import (
 	"regexp"
@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestYAML_Values(t *testing.T) {
-	dns := func(domain string, servers ...string) Config {
-		return Config{ClusterDomain: domain, ClusterDNS: servers}
+func TestPolicies_Values(t *testing.T) {
+	dns := func(domain string, servers ...string) PolicyConfig {
+		return PolicyConfig{ClusterDomain: domain, ClusterDNS: servers}
 	}
 	const (
 		namespaces = `(?m)^        values: (\[kube-system.*)$`
@@ -22,7 +22,7 @@ func TestYAML_Values(t *testing.T) {
 		overrides  = `(?m)^  - name: overrides\b.*\n    expression: "(.*)"$`
 	)
 	for _, tt := range []struct {
-		config Config
+		config PolicyConfig
 		value  string // a pattern
 		want   string // its values in both policies, or the error
 	}{
@@ -37,14 +37,14 @@ func TestYAML_Values(t *testing.T) {
 --cluster-dns: "10.96.0.10:53": want an IP address`},
 		{dns("", "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"), "",
 			"--cluster-dns: 4 addresses: every pod would exceed the limit of 3 nameservers"},
-		{Config{}, namespaces, "[kube-system] [kube-system]"},
-		{Config{ExcludedNamespaces: []string{"ci", " 123"}}, namespaces, `[kube-system, "ci", "123"] [kube-system, "ci", "123"]`},
-		{Config{ExcludedNamespaces: []string{"", "kube-*", "a.b"}}, "", `--exclude-namespace: "": want the name of a namespace
+		{PolicyConfig{}, namespaces, "[kube-system] [kube-system]"},
+		{PolicyConfig{ExcludedNamespaces: []string{"ci", " 123"}}, namespaces, `[kube-system, "ci", "123"] [kube-system, "ci", "123"]`},
+		{PolicyConfig{ExcludedNamespaces: []string{"", "kube-*", "a.b"}}, "", `--exclude-namespace: "": want the name of a namespace
 --exclude-namespace: "kube-*": want the name of a namespace
 --exclude-namespace: "a.b": want the name of a namespace`},
-		{Config{}, overrides, "['ClusterFirstWithAutopath']"},
-		{Config{AllowedOverrides: []string{"None", " Default"}}, overrides, "['ClusterFirstWithAutopath', 'None', 'Default']"},
-		{Config{AllowedOverrides: []string{"none", "ClusterFirstWithAutopath"}}, "",
+		{PolicyConfig{}, overrides, "['ClusterFirstWithAutopath']"},
+		{PolicyConfig{AllowedOverrides: []string{"None", " Default"}}, overrides, "['ClusterFirstWithAutopath', 'None', 'Default']"},
+		{PolicyConfig{AllowedOverrides: []string{"none", "ClusterFirstWithAutopath"}}, "",
 			`--allowed-overrides: "none": want Default, ClusterFirst, ClusterFirstWithHostNet or None
 --allowed-overrides: "ClusterFirstWithAutopath": want Default, ClusterFirst, ClusterFirstWithHostNet or None`},
 	} {
@@ -68,9 +68,9 @@ func TestYAML_Values(t *testing.T) {
 	}
 }
 
-// TestYAML_LeftOut: the rules that need a missing value are left out, and nothing else.
-func TestYAML_LeftOut(t *testing.T) {
-	render := func(c Config) []string {
+// TestPolicies_LeftOut: the rules that need a missing value are left out, and nothing else.
+func TestPolicies_LeftOut(t *testing.T) {
+	render := func(c PolicyConfig) []string {
 		text, err := c.YAML()
 		if err != nil {
 			t.Fatal(err)
@@ -85,7 +85,7 @@ func TestYAML_LeftOut(t *testing.T) {
 		}
 		return rules
 	}
-	known := Config{ClusterDomain: "cluster.local", ClusterDNS: []string{"10.96.0.10"}}
+	known := PolicyConfig{ClusterDomain: "cluster.local", ClusterDNS: []string{"10.96.0.10"}}
 	all := render(known)
 	without := func(names ...string) []string {
 		return slices.DeleteFunc(slices.Clone(all), func(rule string) bool {
@@ -94,12 +94,12 @@ func TestYAML_LeftOut(t *testing.T) {
 		})
 	}
 	for _, tt := range []struct {
-		config Config
+		config PolicyConfig
 		want   []string
 	}{
-		{Config{ClusterDNS: known.ClusterDNS}, without("fqdn-too-long", "ordinal-limit: of the FQDN")},
-		{Config{ClusterDomain: known.ClusterDomain}, without("nameserver-limit", "foreign-nameserver")},
-		{Config{}, without("fqdn-too-long", "ordinal-limit: of the FQDN", "nameserver-limit", "foreign-nameserver")},
+		{PolicyConfig{ClusterDNS: known.ClusterDNS}, without("fqdn-too-long", "ordinal-limit: of the FQDN")},
+		{PolicyConfig{ClusterDomain: known.ClusterDomain}, without("nameserver-limit", "foreign-nameserver")},
+		{PolicyConfig{}, without("fqdn-too-long", "ordinal-limit: of the FQDN", "nameserver-limit", "foreign-nameserver")},
 	} {
 		trim := func(rules []string) (texts []string) {
 			for _, r := range rules {
