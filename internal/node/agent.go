@@ -20,8 +20,10 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodefacts"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 // ackTimeout limits the write of an acknowledgement: the relay waits less.
@@ -251,4 +253,43 @@ func (r *relays) ready() error {
 			"its log has the reason")
 	}
 	return nil
+}
+
+// The directories in which container runtimes keep the files of sandboxes.
+const (
+	containerdSandboxes = "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes"
+	crioSandboxes       = "/run/containers/storage/overlay-containers"
+	k3sSandboxes        = "/var/lib/rancher/k3s/agent/containerd/io.containerd.grpc.v1.cri/sandboxes"
+)
+
+// AgentConfig is a validated AgentConfiguration.
+type AgentConfig struct {
+	v1alpha1.AgentConfiguration
+
+	Node   nodefacts.Node
+	Engine *policy.Engine
+}
+
+// AgentKind describes the file of the command agent.
+func AgentKind() *config.Kind[AgentConfig] {
+	return &config.Kind[AgentConfig]{
+		Check: checkAgent,
+		Finish: func(c *AgentConfig, s *config.Source[AgentConfig]) (err error) {
+			c.Node, c.Engine, err = nodefacts.NewServerNode(c.NodeServerConfiguration, s)
+			return err
+		},
+	}
+}
+
+// Mode returns the mode of the agent.
+func (c *AgentConfig) Mode() cri.Mode { return cri.Mode(c.AgentConfiguration.Mode) }
+
+func checkAgent(c *AgentConfig, p *config.Problems) {
+	if len(c.SandboxDirectories) == 0 {
+		c.SandboxDirectories = []string{containerdSandboxes, crioSandboxes, k3sSandboxes}
+	}
+	nodefacts.CheckRules(&c.AgentConfiguration.Node, p)
+	if c.InCluster && c.Kubeconfig != "" {
+		p.AddConflict("inCluster", "kubeconfig")
+	}
 }

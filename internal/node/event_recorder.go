@@ -76,12 +76,6 @@ type sentEvent struct {
 	at    time.Time // of the last call
 }
 
-// newRecorder returns a recorder that counts in drops. Without a client it discards all
-// events.
-func newRecorder(client rest.Interface, node string, drops *Drops, log *slog.Logger) *recorder {
-	return &recorder{client: client, node: node, log: log, drops: drops, wake: make(chan struct{}, 1), sent: map[eventKey]sentEvent{}}
-}
-
 // record queues an event about a pod or node. It never blocks: if the queue is full, the event is
 // dropped. A long message is cut.
 func (r *recorder) record(object corev1.ObjectReference, kind, reason, message string) {

@@ -38,7 +38,8 @@ type Reporter struct {
 // NewReporter returns the reporter of a node, which counts in drops the events that it does
 // not send. Without a client there are no events. The log must not block.
 func NewReporter(client rest.Interface, node string, drops *Drops, log *slog.Logger) *Reporter {
-	return &Reporter{log, newRecorder(client, node, drops, log)}
+	return &Reporter{log, &recorder{client: client, node: node, log: log, drops: drops, wake: make(chan struct{}, 1),
+		sent: map[eventKey]sentEvent{}}}
 }
 
 // Run sends events until ctx ends, and a second longer those that wait.
