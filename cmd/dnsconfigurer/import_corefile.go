@@ -14,18 +14,18 @@ func importCorefileCommand() *cobra.Command {
 	var o cli.ImportOptions
 	cmd := &cobra.Command{
 		Use:   "import-corefile FILE|-",
-		Short: "Convert a Corefile to a DNSConfiguration",
-		Long: `Convert the Corefile of a cluster's CoreDNS to a DNSConfiguration, the file of "dns". FILE is a
-Corefile, with the files that it imports, or YAML with its ConfigMap and the ConfigMaps that it
-imports.
+		Short: "Convert a Corefile to a DNSConfiguration or NodeCacheConfiguration",
+		Long: `Convert the Corefile of a cluster's CoreDNS to a DNSConfiguration, the file of "dns", and that of
+NodeLocal DNSCache to a NodeCacheConfiguration, the file of "nodecache". FILE is a Corefile, with
+the files that it imports, or YAML with its ConfigMap and the ConfigMaps that it imports.
 
 What is different without CoreDNS is written to standard error, with its place. Exit code 1: some
-queries would get other answers, or CoreDNS 1.15 refuses the Corefile.`,
+queries would get other answers, or CoreDNS 1.15 refuses the Corefile, except for what it had before.`,
 		Example: `  dnsconfigurer import-corefile Corefile > dns.yaml
   kubectl get configmap -n kube-system coredns -o yaml | dnsconfigurer import-corefile -`,
 		Args: usage.OneArgument("FILE"),
 	}
-	cmd.Flags().StringArrayVar(&o.Variables, "set", nil, "`NAME=VALUE` of a {$NAME} in the Corefile; repeatable")
+	cmd.Flags().StringArrayVar(&o.Variables, "set", nil, "`NAME=VALUE` of a {$NAME} or __PILLAR__NAME__ in the Corefile; repeatable")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return exitError(o.Run(cmd.Context(), args[0], cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()))
 	}

@@ -30,7 +30,7 @@ type ImportOptions struct {
 	Variables []string // NAME=VALUE, of variables and placeholders in the Corefile
 }
 
-// Run writes the DNSConfiguration for the Corefile in the file at name, "-" for standard input, and to stderr what
+// Run writes the configuration for the Corefile in the file at name, "-" for standard input, and to stderr what
 // differs. It reports whether all queries get the answers of CoreDNS.
 func (o *ImportOptions) Run(ctx context.Context, name string, stdin io.Reader, stdout, stderr io.Writer) (passed bool, err error) {
 	variables := map[string]string{}
@@ -50,8 +50,14 @@ func (o *ImportOptions) Run(ctx context.Context, name string, stdin io.Reader, s
 		return false, err
 	}
 	blocks, problems := corefile.Source{
-		Import:   read.files,
-		Variable: func(name string) (string, bool) { value, ok := variables[name]; return value, ok },
+		Import: read.files,
+		Variable: func(name string) (string, bool) {
+			value, ok := variables[name]
+			if !ok && name == "__PILLAR__UPSTREAM__SERVERS__" {
+				return "/etc/resolv.conf", true // as NodeLocal DNSCache, unless the ConfigMap kube-dns has others
+			}
+			return value, ok
+		},
 	}.Parse(read.corefile)
 	if err := corefile.Problems(problems); err != nil {
 		return false, err
@@ -69,7 +75,7 @@ func (o *ImportOptions) Run(ctx context.Context, name string, stdin io.Reader, s
 		fmt.Fprintf(stderr, "%s%s\n", visible(n.String()), mark)
 	}
 	// A value that CoreDNS accepts and this server does not, such as a zone twice.
-	if _, err := checkFile(config.File{Path: "the DNSConfiguration", Text: text}, false); err != nil {
+	if _, err := checkFile(config.File{Path: "the configuration", Text: text}, false); err != nil {
 		return false, err
 	}
 	_, err = stdout.Write(text)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 )
 
@@ -48,8 +49,9 @@ type stub struct {
 	from    Directive
 }
 
-// Convert returns the DNSConfiguration, in YAML with comments, that answers as CoreDNS does with these blocks, and the
-// differences. It returns an error if CoreDNS refuses the blocks, or they do not serve a cluster.
+// Convert returns the DNSConfiguration, or without the plugin kubernetes the NodeCacheConfiguration, in YAML with
+// comments, that answers as CoreDNS does with these blocks, and the differences. It returns an error if CoreDNS refuses
+// the blocks, or they do not serve a cluster.
 func Convert(blocks []Block) ([]byte, []Note, error) {
 	c := &converter{blocks: blocks, fields: fields{}}
 	for i := range blocks {
@@ -59,15 +61,19 @@ func Convert(blocks []Block) ([]byte, []Note, error) {
 	if len(problems) > 0 {
 		return nil, nil, Problems(problems)
 	}
-	if !slices.ContainsFunc(blocks, func(b Block) bool { return len(b.Find("kubernetes")) > 0 }) {
-		return nil, nil, errors.New("no block has the plugin kubernetes: this is not the Corefile of a cluster DNS server: " +
-			"docs/dns.md describes the node cache")
-	}
 	for i := range blocks {
 		c.block(&blocks[i])
 	}
+	if slices.ContainsFunc(blocks, func(b Block) bool { return len(b.Find("kubernetes")) > 0 }) {
+		c.finish()
+		return c.fields.yaml(v1alpha1.KindDNS), c.notes, nil
+	}
+	if err := c.nodeCache(); err != nil {
+		return nil, nil, err
+	}
 	c.finish()
-	return c.fields.yaml(), c.notes, nil
+	c.dropClusterFields()
+	return c.fields.yaml(v1alpha1.KindNodeCache), c.notes, nil
 }
 
 // Problems returns the problems as joined errors with their places; nil: there are none.

@@ -11,7 +11,7 @@ import (
 	"unicode"
 )
 
-// fields are the fields of a DNSConfiguration by name.
+// fields are the fields of a configuration by name.
 type fields map[string]field
 
 // field is the value of a field, and the directive that it is from.
@@ -28,20 +28,19 @@ type item struct {
 
 // order is the order of the fields in a file.
 const order = `http lameduck listen clusterDomain reverseCIDRs upstreams resolvConf upstreamPolicy stubDomains maxQueries ` +
-	`queryLog.classes queryLog.zones ` +
+	`queryLog.classes queryLog.zones interface clusterDNS ` +
 	`kubeconfig pods ttl hosts.file hosts.ttl hosts.entries answers`
 
 const head = `# Written by dnsconfigurer import-corefile. CoreDNS forwards names in localhost, invalid, test, onion and home.arpa,
 # and reverse names of loopback, link-local and documentation addresses; here they are answered, unless stubDomains
 # has them (docs/dns.md#local-names).
 apiVersion: dnsconfigurer.dev/v1alpha1
-kind: DNSConfiguration
 `
 
-// yaml returns the file. Values in JSON are YAML.
-func (f fields) yaml() []byte {
+// yaml returns the file of a kind. Values in JSON are YAML.
+func (f fields) yaml(kind string) []byte {
 	var b bytes.Buffer
-	b.WriteString(head)
+	b.WriteString(head + "kind: " + kind + "\n")
 	section := ""
 	for path := range strings.FieldsSeq(order) {
 		v, ok := f[path]

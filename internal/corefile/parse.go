@@ -61,7 +61,7 @@ func Parse(text string) ([]Block, []Problem) { return Source{}.Parse(File{Text: 
 
 // Parse returns the blocks of a Corefile with all that it refers to.
 func (s Source) Parse(f File) ([]Block, []Problem) {
-	p := &parser{Source: s, snippets: map[string][]Directive{}}
+	p := &parser{Source: s, snippets: map[string][]Directive{}, unset: map[string]bool{}}
 	p.scan(f)
 	return p.blocks(), p.problems
 }
@@ -128,6 +128,7 @@ type parser struct {
 	words    int // of all files
 	size     int // of all files, in bytes
 	imports  int
+	unset    map[string]bool // variables without a value, whose first place is a problem
 	problems []Problem
 }
 
@@ -190,7 +191,8 @@ func (p *parser) expand(at line, word string) string {
 	return variable.ReplaceAllStringFunc(word, func(text string) string {
 		name := strings.Trim(text, "{$%}")
 		value, ok := p.Variable(name)
-		if !ok {
+		if !ok && !p.unset[name] {
+			p.unset[name] = true
 			p.problem(at, "the variable %s has no value here: add --set %s=VALUE, with the value in the container of CoreDNS", name, name)
 		}
 		return value
