@@ -331,16 +331,37 @@ func isWithin(name, zone string) bool {
 	return zone == "" || name == zone || strings.HasSuffix(name, "."+zone)
 }
 
-// serves converts prometheus, health and ready, which share an address.
+// serves converts prometheus, health and ready, which share an address. The kubelet cannot probe a loopback address, which
+// prometheus has by default.
 func (c *converter) serves(d Directive) {
-	for _, property := range d.Body {
-		if property.Name == "lameduck" {
-			c.set("lameduck", property.Args[0], property)
-		}
+	for _, property := range d.Find("lameduck") {
+		c.set("lameduck", property.Args[0], property)
 	}
-	if c.http == nil || d.Name == "prometheus" && c.http.Name != "prometheus" {
+	for _, property := range d.Find("tls") {
+		c.note(property, "%s tls: metrics are served without TLS", d.Name)
+	}
+	rank := func(d Directive) int {
+		host, _, _ := net.SplitHostPort(httpAddress(d))
+		addr, err := netip.ParseAddr(host)
+		switch {
+		case host == "localhost" || err == nil && addr.IsLoopback():
+			return 0
+		case d.Name == "prometheus":
+			return 2
+		}
+		return 1
+	}
+	if c.http == nil || rank(d) > rank(*c.http) || rank(d) == rank(*c.http) && d.Name == "prometheus" && c.http.Name != d.Name {
 		c.http = &d
 	}
+}
+
+// httpAddress returns the address of prometheus, health or ready.
+func httpAddress(d Directive) string {
+	if len(d.Args) > 0 {
+		return d.Args[0]
+	}
+	return map[string]string{"prometheus": "localhost:9153", "health": ":8080", "ready": ":8181"}[d.Name]
 }
 
 func (c *converter) bind(d Directive) {
@@ -372,11 +393,7 @@ func (c *converter) finish() {
 		c.set("listen", listen, first)
 	}
 	if c.http != nil {
-		addresses := map[string]string{"prometheus": "localhost:9153", "health": ":8080", "ready": ":8181"}
-		address := addresses[c.http.Name]
-		if len(c.http.Args) > 0 {
-			address = c.http.Args[0]
-		}
+		address := httpAddress(*c.http)
 		c.set("http", address, *c.http)
 		c.note(*c.http, "health, ready and metrics: all at %s: probe /livez instead of /health, /readyz instead of /ready", address)
 	}

@@ -112,6 +112,9 @@ func normalAddress(text string) (string, bool) {
 // The limits of maxQueries.
 const leastQueries, mostQueries = 100, 65535
 
+// nextRcodes are the rcodes that lead to the next server, as arguments of failover.
+var nextRcodes = []string{"SERVFAIL", "REFUSED", "NOTIMP"}
+
 // forwardOptions converts the properties of a stanza.
 func (c *converter) forwardOptions(d Directive, hasChoice bool) {
 	policy := "random"
@@ -126,6 +129,11 @@ func (c *converter) forwardOptions(d Directive, hasChoice bool) {
 				c.set("maxQueries", min(max(n, leastQueries), mostQueries), property)
 			}
 		case "force_tcp", "tls_servername": // see servers
+		case "failover":
+			isOther := func(rcode string) bool { return !slices.Contains(nextRcodes, strings.ToUpper(rcode)) }
+			if slices.ContainsFunc(property.Args, isOther) {
+				c.changes(property, "%s: only SERVFAIL, REFUSED and NOTIMP lead to the next server, and always do", property)
+			}
 		case "tls":
 			if len(property.Args) > 0 {
 				c.changes(property, "%s: certificates of clients and of authorities: only those of the system are used", property)
