@@ -114,6 +114,10 @@ type DNSConfiguration struct {
 	// Hosts are names with fixed addresses, which win over the names of the cluster and of other servers.
 	Hosts HostsConfiguration `json:"hosts"`
 
+	// Rewrite lists names that are looked up as others; replies have the name of the question. The first item
+	// that matches a name counts. It may be a name of the cluster, or of other servers. At most 1000. Empty: none.
+	Rewrite []Rewrite `json:"rewrite,omitempty"`
+
 	// Answers are answers by pattern, which win over Hosts, the names of the cluster and of other servers.
 	// The first one that matches a question counts. At most 200. Empty: none.
 	Answers []Answer `json:"answers,omitempty"`
@@ -144,6 +148,19 @@ type HostsConfiguration struct {
 
 	// TTL is the TTL of these records in seconds.
 	TTL *uint32 `json:"ttl,omitempty" default:"3600" max:"65535"`
+}
+
+// Rewrite replaces a name by another one.
+type Rewrite struct {
+	// Name is a name, or "*." and a domain: all names below the domain.
+	Name string `json:"name,omitempty"`
+
+	// Regex is a regular expression, as that of Answers, instead of Name.
+	Regex string `json:"regex,omitempty"`
+
+	// To is the name to look up: "*." and a domain if Name begins with "*.". After Regex it may have groups,
+	// such as {1}. Required.
+	To string `json:"to"`
 }
 
 // Answer answers the questions that Zone, Type and Regex match. At least one of them is required.

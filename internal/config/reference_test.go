@@ -201,6 +201,8 @@ func typeOf(at any) string {
 		return "number"
 	case *[]v1alpha1.StubDomain:
 		return "list of `{zone, servers}`"
+	case *[]v1alpha1.Rewrite:
+		return "list of `{name, regex, to}`"
 	case *[]v1alpha1.Answer:
 		return "list of `{zone, type, regex, records, rcode}`"
 	case *[]v1alpha1.NodeRule:

@@ -177,7 +177,7 @@ func (c *converter) block(b *Block) {
 			c.log(b, d)
 		case "prometheus", "health", "ready":
 			c.serves(d)
-		case "template": // see rules
+		case "template", "rewrite": // see rules
 		case "bind":
 			c.bind(d)
 		default:

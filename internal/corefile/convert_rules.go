@@ -15,7 +15,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 )
 
-// rules converts the plugin template, whose rules are for all blocks here: the rules of longer zones come first.
+// rules converts the plugins rewrite and template, whose rules are for all blocks here: those of longer zones come first.
 func (c *converter) rules() {
 	var sorted []*Block
 	for i := range c.blocks {
@@ -31,6 +31,10 @@ func (c *converter) rules() {
 	for _, b := range sorted {
 		for _, d := range b.Find("template") {
 			c.template(b, d)
+		}
+		stanzas := b.Find("rewrite")
+		for i, d := range stanzas {
+			c.rewrite(b, d, i == len(stanzas)-1)
 		}
 	}
 }

@@ -126,6 +126,33 @@ func TestConvert(t *testing.T) {
 			"answer \"{{ .Name }} 60 IN A 192.0.2.{{ parseInt .Group.1 16 8 }}\"\n}\n}", "", "has no counterpart", true},
 		{"an rcode that is not supported", plain + "template IN A b.example {\nrcode NOTIMP\n}\n}", "", `"NOTIMP"`, true},
 		{"another class", plain + "template CH TXT {\nrcode NXDOMAIN\n}\n}", "", "class IN", true},
+		{"rewrites", plain + "rewrite name exact A.example b.example.\nrewrite stop {\nname suffix .in.test .eu.svc.cluster.local\n" +
+			"answer auto\n}\nrewrite name prefix a b answer auto\n" +
+			"rewrite name regex ^(.*)\\.b\\.test\\.$ {1}.eu.svc.cluster.local answer auto\n}",
+			`- {"name":"a.example","to":"b.example"}` + "\n" + `- {"name":"*.in.test","to":"*.eu.svc.cluster.local"}` + "\n" +
+				`- {"regex":"^a\\.(.*)$","to":"b.{1}"}` + "\n" +
+				`- {"regex":"^(.*)\\.b\\.test\\.$","to":"{1}.eu.svc.cluster.local"}`, "", false},
+		{"a rewrite without answer", plain + "rewrite name suffix .in.test .eu.svc.cluster.local\n}", "", "here it is mapped back", false},
+		{"a suffix within a label", plain + "rewrite name suffix a.example b.example answer auto\n}",
+			`- {"regex":"^(.*)a\\.example\\.$","to":"{1}b.example"}`, "xa.example.", false},
+		{"a rewrite of answers", plain + "rewrite name regex ^a b answer name b a answer value c d\n}",
+			`- {"regex":"^a","to":"b"}`, "answer name b a answer value c d: here", false},
+		{"the last rewrite continues", plain + "rewrite continue name a.example b.example\n}",
+			`- {"name":"a.example","to":"b.example"}`, "", false},
+		{"a rewrite that continues", plain + "rewrite continue name a.example b.example\nrewrite name b.example c.example\n}",
+			`- {"name":"b.example","to":"c.example"}`, "rewrite continue: the first rule", true},
+		{"a rewrite of TTLs", plain + "rewrite ttl exact a.example 30\n}", "", "rewrite ttl", true},
+		{"a rewrite of another block's name", plain + "rewrite name a.b.example b.example\n}\nb.example {\nforward . 192.0.2.1\n}",
+			"", "never has an effect", false},
+		{"a rewrite outside of the zone", plain + "}\nb.example {\nforward . 192.0.2.1\nrewrite name suffix .a.example .b.example\n}",
+			"", "never has an effect", false},
+		{"a rewrite to another block", plain + "rewrite name a.example a.b.example\n}\nb.example {\nforward . 192.0.2.2\n}",
+			`- {"name":"a.example","to":"a.b.example"}`, "rewrite to a.b.example", true},
+		{"a rewrite in a zone", plain + "}\nb.example {\nforward . 192.0.2.2\n" +
+			"rewrite name regex ^(.*)\\.b\\.example\\.$ {1}.c.b.example answer auto\n}",
+			`- {"regex":"^(.*)\\.b\\.example\\.$","to":"{1}.c.b.example"}`, "", false},
+		{"a rewrite of all names in a zone", plain + "}\nb.example {\nforward . 192.0.2.2\nrewrite name regex ^a c.b.example\n}",
+			"", "names of all zones", true},
 		{"a template outside of the zone", plain + "}\nb.example {\nforward . 192.0.2.1\ntemplate IN A c.example\n}",
 			"", "never has an effect", false},
 		{"metrics on the loopback interface", ". {\n" + base + "forward . 192.0.2.1\nprometheus\nready\nhealth :8081\n}",

@@ -37,7 +37,6 @@ var fates = map[string]fate{
 	"view":                         {text: "all clients get the same answers", changes: true},
 	"chaos":                        {text: "queries of class CHAOS get REFUSED: the version is not disclosed", changes: true},
 	"whoami":                       {text: "has no counterpart", changes: true},
-	"rewrite":                      {text: "has no counterpart: use an ExternalName Service", changes: true},
 	"template ederror":             {text: "replies with SERVFAIL and REFUSED have the extended error 15"},
 	"template upstream":            {},
 	"dns64":                        {text: "has no counterpart: use upstream servers with DNS64", changes: true},

@@ -137,6 +137,11 @@ func (r rule) check(d Directive) (problems []Problem) {
 	if !open || len(d.Body) == 0 {
 		add(d, checkArgs(r.args, d.Args))
 	}
+	if d.Name == "rewrite" {
+		_, problem := parseRewrite(d)
+		add(d, problem)
+		return problems
+	}
 	for _, property := range d.Body {
 		args, ok := r.properties[property.Name]
 		switch {

@@ -92,7 +92,7 @@ func checkClusterDNS(c *ClusterDNSConfig, p *config.Problems) {
 	for i, entry := range c.Hosts.Entries {
 		p.Add(fmt.Sprintf("hosts.entries[%d]", i), new(dnsserver.Hosts).AddLine(entry))
 	}
-	c.Forward.Rules = rules{c.Answers}
+	c.Forward.Rules = rules{c.Rewrite, c.Answers}
 	c.Forward.Rules.compile(p.Add)
 	c.Autopath.HostSuffixes = config.Names(c.HostSuffixes)
 	if n := len(c.HostSuffixes); n > dnsserver.MaxHostSuffixes {

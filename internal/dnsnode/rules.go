@@ -12,7 +12,8 @@ import (
 
 // rules are the rules of a DNSConfiguration. The zero value has none.
 type rules struct {
-	answers []v1alpha1.Answer
+	rewrites []v1alpha1.Rewrite
+	answers  []v1alpha1.Answer
 }
 
 // compile returns the rules for the server. It calls report for each item, with its error or nil; a nil report is for
@@ -22,6 +23,9 @@ func (r rules) compile(report func(path string, err error)) *dnsserver.Rules {
 		report = func(string, error) {}
 	}
 	compiled := &dnsserver.Rules{}
+	for i, w := range r.rewrites {
+		report(fmt.Sprintf("rewrite[%d]", i), compiled.AddRewrite(dnsserver.Rewrite(w)))
+	}
 	for i, a := range r.answers {
 		report(fmt.Sprintf("answers[%d]", i), compiled.AddAnswer(dnsserver.Answer(a)))
 	}

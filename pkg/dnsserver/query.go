@@ -82,7 +82,8 @@ type query struct {
 	maxReply   int    // the length of the longest reply that the client accepts, in octets
 	rejectCode int    // the rcode of the reply if no source is tried; NOERROR: the sources are tried
 
-	aliases int // CNAME records from the name of the client to this one
+	aliases   int  // CNAME records from the name of the client to this one
+	rewritten bool // name is that of a rewrite
 
 	via      transport
 	client   netip.Addr // the zero Addr: unknown

@@ -20,10 +20,11 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// Rules answer questions by pattern. They win over Hosts. The first rule that matches a question counts. The zero value
-// has none.
+// Rules rewrite the names of questions, and answer questions by pattern. They win over Hosts. Of the rules of a kind the
+// first one that matches counts. A name is rewritten once, before all sources. The zero value has none.
 type Rules struct {
-	answers []answerRule
+	rewrites []rewriteRule
+	answers  []answerRule
 
 	seed maphash.Seed
 	memo [memoSize]atomic.Pointer[nameRules]
@@ -32,9 +33,10 @@ type Rules struct {
 // Limits of Rules. A question for a new name tries all rules: 1,000 with a regular expression take 30 us at most, unless
 // the name has the fixed part of many.
 const (
-	maxAnswers = 200
-	maxPattern = 1000 // octets of a regular expression, or of a record
-	maxRecords = 16   // of a rule
+	maxRewrites = 1000
+	maxAnswers  = 200
+	maxPattern  = 1000 // octets of a regular expression, or of a record
+	maxRecords  = 16   // of a rule
 )
 
 // memoSize is the number of names whose rules are remembered. A cluster's clients ask for a few hundred names most of
@@ -44,8 +46,12 @@ const memoSize = 2048
 // nameRules are the rules that match a name.
 type nameRules struct {
 	name    fqdn.Name
+	rewrite *rewrite      // nil: the name is not rewritten
 	answers []*answerRule // of any type
 }
+
+// isEmpty reports whether no rule matches.
+func (n *nameRules) isEmpty() bool { return n.rewrite == nil && len(n.answers) == 0 }
 
 // of returns the rules for a name. It evaluates all rules, unless it was called for the name before.
 func (r *Rules) of(name fqdn.Name) *nameRules {
@@ -55,6 +61,9 @@ func (r *Rules) of(name fqdn.Name) *nameRules {
 	}
 	n := &nameRules{name: fqdn.Name(strings.Clone(string(name)))} // the memory of a query's name is reused
 	text := n.name.String()
+	for i := 0; i < len(r.rewrites) && n.rewrite == nil; i++ {
+		n.rewrite = r.rewrites[i].apply(n.name, text)
+	}
 	for i := range r.answers {
 		a := &r.answers[i]
 		if _, ok := n.name.Within(a.zone); ok && a.pattern.match(text) {
@@ -67,7 +76,7 @@ func (r *Rules) of(name fqdn.Name) *nameRules {
 
 // SetRules replaces the Rules, which must not be changed afterwards. nil: none. It is safe for concurrent use.
 func (s *Server) SetRules(r *Rules) {
-	if r != nil && len(r.answers) == 0 {
+	if r != nil && len(r.rewrites)+len(r.answers) == 0 {
 		r = nil
 	}
 	if r != nil {
@@ -373,5 +382,5 @@ func (s *Server) answerTarget(ctx context.Context, q *query, target string) resu
 // hasRules reports whether a rule or an address in the hosts may answer for a name.
 func (s *Server) hasRules(name fqdn.Name) bool {
 	rules := s.rules.Load()
-	return s.inHosts(name) || rules != nil && len(rules.of(name).answers) > 0
+	return s.inHosts(name) || rules != nil && !rules.of(name).isEmpty()
 }

@@ -10,12 +10,19 @@ import (
 	"github.com/miekg/dns"
 )
 
-// newRules returns the rules with these answers.
-func newRules(t testing.TB, answers ...Answer) *Rules {
+// newRules returns Rules with these rules, each an Answer or a Rewrite.
+func newRules(t testing.TB, rules ...any) *Rules {
 	t.Helper()
 	r := &Rules{}
-	for _, a := range answers {
-		if err := r.AddAnswer(a); err != nil {
+	for _, rule := range rules {
+		var err error
+		switch rule := rule.(type) {
+		case Answer:
+			err = r.AddAnswer(rule)
+		case Rewrite:
+			err = r.AddRewrite(rule)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

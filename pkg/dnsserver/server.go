@@ -83,7 +83,8 @@ type Config struct {
 //  8. a stub domain: the servers of the longest one that contains the name;
 //  9. the upstream servers.
 //
-// Rules and hosts win over all zones. Of these the longest one that contains a name wins: names of a stub domain are forwarded to its
+// A rewrite changes the name before source 3, except a name of the autopath domain. Rules and hosts win over all zones.
+// Of these the longest one that contains a name wins: names of a stub domain are forwarded to its
 // servers, even if the stub domain is within the cluster zone or a local zone. The same holds
 // for the targets of aliases and for candidates. The autopath domain wins over all stub domains.
 type Server struct {
@@ -258,7 +259,11 @@ func (s *Server) answer(ctx context.Context, q *query, buf []byte) (a answer, wa
 // answerName tries the sources that do not depend on a search list.
 func (s *Server) answerName(ctx context.Context, q *query, buf []byte) result {
 	if rules := s.rules.Load(); rules != nil {
-		if r, ok := s.answerByRule(ctx, q, rules.of(q.name)); ok {
+		matching := rules.of(q.name)
+		if matching.rewrite != nil && !q.rewritten {
+			return s.answerRewritten(ctx, q, matching)
+		}
+		if r, ok := s.answerByRule(ctx, q, matching); ok {
 			return r
 		}
 	}

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command coredns is CoreDNS as a cluster runs it: its own main function with the plugins
-// of kubeadm's Corefile, autopath, bind, hosts, log and template. Without the other plugins, which need
+// of kubeadm's Corefile, autopath, bind, hosts, log, rewrite and template. Without the other plugins, which need
 // the libraries of three clouds, a cold build is several times faster; the code that runs is the
 // same.
 package main
@@ -25,6 +25,7 @@ import (
 	"github.com/coredns/coredns/plugin/metrics"
 	"github.com/coredns/coredns/plugin/ready"
 	_ "github.com/coredns/coredns/plugin/reload"
+	"github.com/coredns/coredns/plugin/rewrite"
 	"github.com/coredns/coredns/plugin/template"
 )
 
@@ -40,6 +41,7 @@ var _ = []reflect.Type{
 	reflect.TypeFor[loop.Loop](),
 	reflect.TypeFor[metrics.Metrics](),
 	reflect.TypeFor[ready.Readiness](),
+	reflect.TypeFor[rewrite.Rewrite](),
 	reflect.TypeFor[template.Handler](),
 }
 
