@@ -54,6 +54,9 @@ const cosignStub = `#!/bin/sh
 	[ -f "$8" ] || { echo "wrong arguments: $*"; exit 1; }
 `
 
+// basicTools are what install.sh needs to unpack and to install.
+const basicTools = "cp cat id ln mkdir mktemp mv rm sed tar gzip tr uname "
+
 // tools returns a directory for PATH with programs of this machine; those of applets are BusyBox's. cosign is the stub.
 func tools(t *testing.T, programs string, applets bool) string {
 	t.Helper()
@@ -92,7 +95,7 @@ func TestInstaller(t *testing.T) {
 	version := r.imageTag()
 	server := releasePage(t, r)
 	archive := "dnsconfigurer_" + version + "_linux_" + runtime.GOARCH + ".tar.gz"
-	const basic = "cp cat id ln mkdir mktemp mv rm sed tar gzip tr uname "
+	const basic = basicTools
 	const curl, wget, signed = basic + "curl sha256sum", basic + "wget sha256sum", basic + "curl sha256sum cosign"
 	bundle := filepath.Join(r.out, "checksums.txt.sigstore.json")
 

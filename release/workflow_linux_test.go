@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"io"
 	"log"
 	"net/http"
@@ -244,94 +245,123 @@ func checkout(t *testing.T, pod string) string {
 	return dir
 }
 
-// TestAction runs the steps of action.yml on a checkout with an error, and on one without.
-func TestAction(t *testing.T) {
+// TestPipelines runs the examples for GitHub, by the steps of action.yml, and for GitLab, with BusyBox, on a checkout
+// with an error and on one without.
+func TestPipelines(t *testing.T) {
+	install(t, "busybox", "busybox")
 	r := build(t, "chart", "linux/"+runtime.GOARCH)
-	for _, step := range []func() error{
-		func() error { return buildArchives(t.Context(), r) }, func() error { return writeChecksums(t.Context(), r) },
-	} {
-		if err := step(); err != nil {
-			t.Fatal(err)
-		}
+	if err := errors.Join(buildArchives(t.Context(), r), writeChecksums(t.Context(), r)); err != nil {
+		t.Fatal(err)
 	}
 	page := releasePage(t, r)
+	for _, tt := range []struct {
+		pod   string
+		fails bool
+	}{{badPod, true}, {strings.Replace(badPod, "None", "Default", 1), false}} {
+		h := &host{T: t, dir: checkout(t, tt.pod), env: append(os.Environ(), "DNSCONFIGURER_MIRROR="+page.URL)}
+		testAction(h, r, tt.fails)
+
+		var pipeline struct{ DNS struct{ Script []string } }
+		if err := yaml.Unmarshal(read(t, "../examples/ci/gitlab.yml"), &pipeline); err != nil {
+			t.Fatal(err)
+		}
+		script := strings.Join(pipeline.DNS.Script, "\n")
+		script = strings.ReplaceAll(script, homepage+"/releases/latest/download", page.URL+"/"+r.imageTag())
+		programs := tools(t, "sh "+basicTools+"wget sha256sum", true)
+		cmd := exec.CommandContext(t.Context(), filepath.Join(programs, "sh"), "-e", "-c", script)
+		cmd.Dir, cmd.Env = h.dir, []string{"DNSCONFIGURER_MIRROR=" + page.URL, "PATH=" + programs}
+		out, err := cmd.CombinedOutput()
+		if (err != nil) != tt.fails || strings.Contains(string(out), "(none-without-nameservers)") != tt.fails {
+			t.Errorf("gitlab: %v\n%s", err, out)
+		}
+	}
+}
+
+// testAction runs the steps of action.yml with the inputs of the example.
+func testAction(h *host, r *release, fails bool) {
 	var action struct {
 		Inputs map[string]struct{ Default string }
 		Runs   struct{ Steps []step }
 	}
-	if err := yaml.Unmarshal(read(t, "../action.yml"), &action); err != nil {
-		t.Fatal(err)
+	var example struct {
+		Jobs map[string]struct {
+			Steps []struct{ With map[string]string }
+		}
+	}
+	err := errors.Join(yaml.Unmarshal(read(h.T, "../action.yml"), &action),
+		yaml.Unmarshal(read(h.T, "../examples/ci/github.yml"), &example))
+	repository, pathErr := filepath.Abs("..")
+	if err := errors.Join(err, pathErr); err != nil {
+		h.Fatal(err)
+	}
+	h.expressions = map[string]string{"inputs.version || github.action_ref": r.imageTag(),
+		"github.action_path": repository, "github.token": "secret"}
+	for name, input := range action.Inputs {
+		h.expressions["inputs."+name] = input.Default
+	}
+	for name, value := range example.Jobs["dns"].Steps[1].With {
+		h.expressions["inputs."+name] = value
 	}
 	var uploaded []byte
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var body struct {
 			CommitSHA string `json:"commit_sha"`
 			Ref       string
 			SARIF     []byte
 		}
 		err := json.NewDecoder(r.Body).Decode(&body)
-		if err != nil || r.Header.Get("Authorization") != "Bearer secret" || r.URL.Path != "/repos/o/r/code-scanning/sarifs" ||
+		if err != nil || r.Method+r.URL.Path+r.Header.Get("Authorization") != "POST/repos/o/r/code-scanning/sarifsBearer secret" ||
 			body.CommitSHA != "c0ffee" || body.Ref != "refs/heads/main" {
-			t.Errorf("%s: %+v, %v", r.URL, body, err)
+			h.Errorf("%s %s: %+v, %v", r.Method, r.URL, body, err)
 		}
 		uploaded = body.SARIF
 	}))
 	defer api.Close()
-	repository, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
+	temp := h.TempDir()
+	h.env = append(h.env, "RUNNER_TEMP="+temp, "GITHUB_OUTPUT="+temp+"/output",
+		"GITHUB_SHA=c0ffee", "GITHUB_REF=refs/heads/main", "GITHUB_REPOSITORY=o/r", "GITHUB_API_URL="+api.URL)
+	out, err := h.run(action.Runs.Steps)
+	annotation := "::error file=k8s/pod.yaml,line=4,col=1,title=none-without-nameservers::"
+	if (err != nil) != fails || strings.Contains(out, annotation) != fails {
+		h.Errorf("action: %v\n%s", err, out)
 	}
-	for _, tt := range []struct {
-		pod, upload, annotation string
-		fails                   bool
-	}{
-		{badPod, "true", "::error file=k8s/pod.yaml,line=4,col=1,title=none-without-nameservers::", true},
-		{strings.Replace(badPod, "None", "Default", 1), action.Inputs["upload-sarif"].Default, "", false},
-	} {
-		uploaded = nil
-		temp := t.TempDir()
-		h := &host{T: t, dir: checkout(t, tt.pod), expressions: map[string]string{
-			"inputs.version || github.action_ref": r.imageTag(), "github.action_path": repository, "github.token": "secret",
-			"inputs.files": action.Inputs["files"].Default, "inputs.arguments": "-n shop", "inputs.upload-sarif": tt.upload}}
-		h.env = append(os.Environ(), "DNSCONFIGURER_MIRROR="+page.URL, "RUNNER_TEMP="+temp, "GITHUB_OUTPUT="+temp+"/output",
-			"GITHUB_SHA=c0ffee", "GITHUB_REF=refs/heads/main", "GITHUB_REPOSITORY=o/r", "GITHUB_API_URL="+api.URL)
-		out, err := h.run(action.Runs.Steps)
-		if (err != nil) != tt.fails || !strings.Contains(out, tt.annotation) {
-			t.Errorf("%v, want %q in\n%s", err, tt.annotation, out)
-		}
-		sarif := string(read(t, filepath.Join(temp, "dnsconfigurer.sarif")))
-		if output := string(read(t, temp+"/output")); strings.Contains(sarif, `"none-without-nameservers"`) != tt.fails ||
-			output != "sarif="+temp+"/dnsconfigurer.sarif\n" {
-			t.Errorf("SARIF:\n%s", sarif)
-		}
-		if (uploaded != nil) != (tt.upload == "true") {
-			t.Errorf("uploaded %d bytes", len(uploaded))
-		}
-		if zipped, err := gzip.NewReader(bytes.NewReader(uploaded)); uploaded != nil {
-			if data, readErr := io.ReadAll(zipped); err != nil || readErr != nil || string(data) != sarif {
-				t.Errorf("uploaded %q, %v, %v", data, err, readErr)
-			}
-		}
+	sarif := filepath.Join(temp, "dnsconfigurer.sarif")
+	if output := string(read(h.T, temp+"/output")); output != "sarif="+sarif+"\n" {
+		h.Errorf("outputs %q", output)
+	}
+	zipped, err := gzip.NewReader(bytes.NewReader(uploaded))
+	if err != nil {
+		h.Fatal(err)
+	}
+	data, err := io.ReadAll(zipped)
+	if err != nil || !bytes.Equal(data, read(h.T, sarif)) || bytes.Contains(data, []byte(`"none-without-nameservers"`)) != fails {
+		h.Errorf("uploaded %q, %v", data, err)
 	}
 }
 
-// TestHook runs pre-commit with the hook of this repository.
+// TestHook runs pre-commit with the example.
 func TestHook(t *testing.T) {
 	install(t, "pre-commit", "pre-commit")
 	clone := filepath.Join(t.TempDir(), "clone")
 	if out, err := exec.Command("git", "clone", "--quiet", "..", clone).CombinedOutput(); err != nil {
 		t.Fatalf("git clone: %v\n%s", err, out)
 	}
+	head, err := exec.Command("git", "-C", clone, "rev-parse", "HEAD").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := strings.Replace(string(read(t, "../examples/ci/pre-commit.yaml")), homepage, clone, 1)
+	config = strings.Replace(config, "rev: v0.2.0", "rev: "+strings.TrimSpace(string(head)), 1)
 	home := t.TempDir()
 	for _, tt := range []struct{ pod, want string }{
 		{badPod, "error: Pod shop/web: spec.dnsConfig: dnsPolicy None without a nameserver (none-without-nameservers)"},
 		{strings.Replace(badPod, "None", "Default", 1), "Passed"},
 	} {
 		h := &host{T: t, dir: checkout(t, tt.pod), env: append(goEnv(t), "HOME="+home, "GOPROXY=off")}
-		out, err := h.run([]step{{Run: `git init --quiet . && git add .
-			printf 'repos:\n- repo: %s\n  rev: %s\n  hooks: [{id: dnsconfigurer-validate}]\n' ` +
-			clone + " $(git -C " + clone + ` rev-parse HEAD) >.pre-commit-config.yaml
-			pre-commit run --all-files`}})
+		if err := os.WriteFile(filepath.Join(h.dir, ".pre-commit-config.yaml"), []byte(config), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, err := h.run([]step{{Run: "git init --quiet . && git add . && pre-commit run --all-files"}})
 		if (err == nil) != (tt.want == "Passed") || !strings.Contains(out, tt.want) {
 			t.Errorf("%v, want %q in\n%s", err, tt.want, out)
 		}

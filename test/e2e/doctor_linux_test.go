@@ -83,17 +83,17 @@ func (c *cluster) testDoctor(t *testing.T) {
 	c.awaitDoctor(t, "the kubelet as before", kubelets, nothing)
 }
 
-// viewer returns a kubeconfig file of a user with the permissions of docs/debugging.md. It creates the
+// viewer returns a kubeconfig file of a user with the permissions of examples/ci/doctor.yaml. It creates the
 // configuration that kubeadm keeps for kubelets, which doctor reads with them.
 func (c *cluster) viewer(t *testing.T) string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/debugging.md")
+	example, err := os.ReadFile("../../examples/ci/doctor.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, role, _ := strings.Cut(string(page), "```yaml\n")
-	role, _, _ = strings.Cut(role, "```")
-	c.apply(t, role+`---
+	role, _, _ := strings.Cut(string(example), "\n---\n")
+	c.apply(t, role+`
+---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: {name: viewer}
