@@ -37,6 +37,7 @@ const operatorKinds = `
 // cluster is an API server without controllers, and its clients.
 type cluster struct {
 	*testing.T
+	api       *apiserver.Cluster
 	kubectl   *apiserver.Kubectl
 	env       []string // of helm
 	namespace string   // of the release
@@ -57,6 +58,7 @@ func TestCluster(t *testing.T) {
 		{"service-ports", testServicePorts},
 		{"restricted", testRestricted},
 		{"from-manifests", testFromManifests},
+		{"release", testRelease},
 		{"migration", testMigration}, // leaves the Service kube-dns
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -79,7 +81,8 @@ func newCluster(t *testing.T) *cluster {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{T: t, namespace: system, kubectl: server.Kubectl(t), kubeconfig: file, env: append(os.Environ(), "KUBECONFIG="+file)}
+	c := &cluster{T: t, namespace: system, api: server, kubectl: server.Kubectl(t), kubeconfig: file,
+		env: append(os.Environ(), "KUBECONFIG="+file)}
 	for _, dir := range []string{"HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME"} {
 		c.env = append(c.env, dir+"="+t.TempDir())
 	}
