@@ -26,7 +26,7 @@ var fates = map[string]fate{
 	"debug":                        {text: noLogOption},
 	"pprof":                        {text: "has no counterpart"},
 	"trace":                        {text: "has no counterpart"},
-	"dnstap":                       {text: "has no counterpart"},
+	"dnstap":                       {text: "has no counterpart: queryLog writes text or JSON"},
 	"nsid":                         {text: "has no counterpart"},
 	"timeouts":                     {text: fixedTimes},
 	"multisocket":                  {text: "each address has one socket with several readers"},
