@@ -13,143 +13,46 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
-// TestRun_Changes changes a resolv.conf in many ways, on a real file system.
-// Each case starts with server(1) in etc/resolv.conf unless it has a prepare function, and
-// each step waits for its snapshot.
+// TestRun_Changes changes a resolv.conf as programs do, on a real file system. Each step waits for its
+// snapshot. TestReading_Unchanged has all that stat(2) reports of a change, and TestReread_Steps the files that are
+// not used.
 func TestRun_Changes(t *testing.T) {
-	type step struct {
+	d := newTree(t)
+	d.write("run/..1/file", server(1))
+	d.link("..1", "run/..data")
+	d.link("..data/file", "run/middle")
+	d.link(d.path("run/middle"), "etc/resolv.conf")
+	w := watch(t, Config{Path: d.path("etc/resolv.conf")})
+	for _, step := range []struct {
 		name string
-		do   func(tree)
+		do   func()
 		want func(Snapshot) bool
-	}
-	write := func(n int) step {
-		return step{"write", func(d tree) { d.write("etc/resolv.conf", server(n)) }, serves(n)}
-	}
-	overwrite := func(d tree, name, text string) {
-		f, err := os.OpenFile(d.path(name), os.O_WRONLY, 0)
-		d.check(err)
-		defer f.Close()
-		_, err = f.WriteAt([]byte(text), 0)
-		d.check(err)
-	}
-	for _, test := range []struct {
-		name    string
-		prepare func(tree)
-		steps   []step
 	}{
-		{"rename over", nil, []step{
-			{"once", func(d tree) { d.replace("etc/resolv.conf", server(2)) }, serves(2)},
-			{"again", func(d tree) { d.replace("etc/resolv.conf", server(3)) }, serves(3)},
-			write(4),
-		}},
-		{"truncate and write", nil, []step{write(2), write(3)}},
-		{"write in place", nil, []step{
-			{"once", func(d tree) { overwrite(d, "etc/resolv.conf", server(2)) }, serves(2)},
-			{"again", func(d tree) { overwrite(d, "etc/resolv.conf", server(3)) }, serves(3)},
-		}},
-		{"rename away and back", nil, []step{
-			{"away", func(d tree) { d.rename("etc/resolv.conf", "etc/x") }, keeps(1, "no such file")},
-			{"back", func(d tree) { d.rename("etc/x", "etc/resolv.conf") }, serves(1)},
-			write(2),
-		}},
-		{"rename away and remove at once", nil, []step{
-			{"remove", func(d tree) { d.rename("etc/resolv.conf", "etc/x"); d.remove("etc/x") }, keeps(1, "no such file")},
-			write(2),
-		}},
-		{"chain of links", func(d tree) {
-			d.write("run/b/file", server(1))
-			d.link("../run/b/file", "run/middle")
-			d.link(d.path("run/middle"), "etc/resolv.conf")
-		}, []step{
-			{"dangling", func(d tree) { d.remove("run/b/file") }, keeps(1, "no such file")},
-			{"middle link swapped", func(d tree) { d.write("c/file", server(2)); d.link("../c/file", "run/middle") }, serves(2)},
-			{"file behind it written", func(d tree) { d.write("c/file", server(3)) }, serves(3)},
-			{"link to a directory on the way", func(d tree) {
-				d.write("e/file", server(4))
-				d.link("../e", "run/dir")
-				d.link("dir/file", "run/middle")
-			}, serves(4)},
-			{"that link swapped", func(d tree) { d.write("f/file", server(5)); d.link("../f", "run/dir") }, serves(5)},
-			{"first link replaced by a file", func(d tree) { d.replace("etc/resolv.conf", server(6)) }, serves(6)},
-		}},
-		{"mounted ConfigMap", func(d tree) {
-			d.write("etc/..1/resolv.conf", server(1))
-			d.link("..1", "etc/..data")
-			d.link("..data/resolv.conf", "etc/resolv.conf")
-		}, []step{
-			{"swap", func(d tree) {
-				d.write("etc/..2/resolv.conf", server(2))
-				d.link("..2", "etc/..data")
-				d.remove("etc/..1")
-			}, serves(2)},
-			{"swap again", func(d tree) {
-				d.write("etc/..3/resolv.conf", server(3))
-				d.link("..3", "etc/..data")
-				d.remove("etc/..2")
-			}, serves(3)},
-		}},
-		{"delete and create", nil, []step{
-			{"delete", func(d tree) { d.remove("etc/resolv.conf") }, keeps(1, "no such file")},
-			write(2),
-		}},
-		{"delete and create the directories", func(d tree) {
-			d.write("run/a/b/resolv.conf", server(1))
-			d.link("../run/a/b/resolv.conf", "etc/resolv.conf")
-		}, []step{
-			{"delete", func(d tree) { d.remove("run/a") }, keeps(1, "no such file")},
-			{"create", func(d tree) { d.write("run/a/b/resolv.conf", server(2)) }, serves(2)},
-			{"both at once", func(d tree) { d.remove("run/a"); d.write("run/a/b/resolv.conf", server(3)) }, serves(3)},
-			{"rename", func(d tree) { d.rename("run/a/b", "run/a/c"); d.write("run/a/b/resolv.conf", server(4)) }, serves(4)},
-			{"rename far above", func(d tree) { d.rename("run", "away"); d.write("run/a/b/resolv.conf", server(5)) }, serves(5)},
-			{"many at once", func(d tree) {
-				for n := range 50 {
-					d.remove("run")
-					d.write("run/a/b/resolv.conf", server(100+n))
-				}
-			}, serves(149)},
-		}},
-		{"loop of links", nil, []step{
-			{"loop", func(d tree) { d.link("x", "etc/resolv.conf"); d.link("resolv.conf", "etc/x") },
-				keeps(1, "too many levels of symbolic links")},
-			{"broken", func(d tree) { d.replace("etc/x", server(2)) }, serves(2)},
-		}},
-		{"directory instead of the file", nil, []step{
-			{"mkdir", func(d tree) { d.remove("etc/resolv.conf"); d.check(os.Mkdir(d.path("etc/resolv.conf"), 0o755)) },
-				keeps(1, "is a directory")},
-			{"rmdir", func(d tree) { d.remove("etc/resolv.conf"); d.write("etc/resolv.conf", server(2)) }, serves(2)},
-		}},
-		{"file instead of the directory", nil, []step{
-			{"file", func(d tree) { d.remove("etc"); d.write("etc", "") }, keeps(1, "not a directory")},
-			{"directory", func(d tree) { d.remove("etc"); d.write("etc/resolv.conf", server(2)) }, serves(2)},
-		}},
-		{"unusable file", nil, []step{
-			{"empty", func(d tree) { d.write("etc/resolv.conf", "") }, keeps(1, "the file has no nameserver")},
-			{"bare keyword", func(d tree) { d.write("etc/resolv.conf", server(2)+"nameserver\n") }, keeps(1, "nameserver list is empty")},
-			{"10 MiB", func(d tree) {
-				d.replace("etc/resolv.conf", server(2)+strings.Repeat("#\n", resolvconf.MaxFile/2))
-			}, keeps(1, "the read limit is reached")},
-			{"no nameserver", func(d tree) { d.write("etc/resolv.conf", "search example.org\n") }, keeps(1, "the file has no nameserver")},
-			write(2),
-		}},
-		{"missing from the start", func(d tree) {}, []step{
-			{"directory", func(d tree) { d.check(os.Mkdir(d.path("etc"), 0o755)) },
-				func(s Snapshot) bool { return os.IsNotExist(s.File.Err) }},
-			write(2),
-		}},
+		{"the link to a directory is swapped, as in a ConfigMap", func() {
+			d.write("run/..2/file", server(2))
+			d.link("..2", "run/..data")
+			d.remove("run/..1")
+		}, serves(2)},
+		{"the file behind the links is written", func() { d.write("run/..2/file", server(3)) }, serves(3)},
+		{"the links lead nowhere", func() { d.rename("run", "away") }, keeps(3, "no such file")},
+		{"the first link is replaced by a file", func() { d.replace("etc/resolv.conf", server(4)) }, serves(4)},
+		{"a loop of links", func() { d.link("x", "etc/resolv.conf"); d.link("resolv.conf", "etc/x") },
+			keeps(4, "too many levels of symbolic links")},
+		{"a directory", func() { d.remove("etc/resolv.conf"); d.check(os.Mkdir(d.path("etc/resolv.conf"), 0o755)) },
+			keeps(4, "is a directory")},
+		{"a file instead of its directory", func() { d.remove("etc"); d.write("etc", "") }, keeps(4, "not a directory")},
+		{"directory and file", func() { d.remove("etc"); d.write("etc/resolv.conf", server(5)) }, serves(5)},
+		{"10 MiB", func() { d.replace("etc/resolv.conf", server(6)+strings.Repeat("#\n", resolvconf.MaxFile/2)) },
+			keeps(5, "the read limit is reached")},
+		{"many changes at once", func() {
+			for n := range 50 {
+				d.remove("etc")
+				d.write("etc/resolv.conf", server(100+n))
+			}
+		}, serves(149)},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			d := newTree(t)
-			if test.prepare == nil {
-				d.write("etc/resolv.conf", server(1))
-			} else {
-				test.prepare(d)
-			}
-			w := watch(t, Config{Path: d.path("etc/resolv.conf")})
-			for _, step := range test.steps {
-				step.do(d)
-				w.until(step.name, step.want)
-			}
-		})
+		step.do()
+		w.until(step.name, step.want)
 	}
 }
 
