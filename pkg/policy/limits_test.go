@@ -56,120 +56,33 @@ func domainsOfTotal(total int) []string {
 	return append(list, domains(1, rest)[0])
 }
 
-// TestDecide_Limits checks the last value within each limit and the first beyond it.
-func TestDecide_Limits(t *testing.T) {
-	servers := []string{"192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"}
-	tests := []struct {
-		name      string
-		servers   []string
-		searches  []string
-		wantKept  int // servers, when some are given, else domains
-		wantCodes []policy.Code
+// TestDecide_LibraryLimits checks the last search list within a limit of a C library, and the first beyond
+// it. test/vectors has both sides of the limits of the kubelet, and test/cluster compares with it.
+func TestDecide_LibraryLimits(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		searches []string
+		want     []policy.Code
 	}{
-		{name: "3 nameservers", servers: servers[:3], wantKept: 3},
-		{name: "4 nameservers", servers: servers, wantKept: 3, wantCodes: []policy.Code{policy.CodeServerLimit}},
-		{name: "32 domains", searches: domains(32, 7), wantKept: 32},
-		{name: "33 domains", searches: domains(33, 7), wantKept: 32, wantCodes: []policy.Code{policy.CodeSearchLimit}},
-		{name: "a domain of 253 bytes", searches: domains(1, 253), wantKept: 1},
-		{name: "a domain of 254 bytes", searches: domains(1, 254), wantKept: 0, wantCodes: []policy.Code{policy.CodeSearchLimit}},
-		{name: "the final dot counts", searches: []string{domains(1, 253)[0] + "."}, wantKept: 0,
-			wantCodes: []policy.Code{policy.CodeSearchLimit}},
-		{name: "2048 bytes", searches: domainsOfTotal(2048), wantKept: 9},
-		{name: "2049 bytes", searches: domainsOfTotal(2049), wantKept: 8, wantCodes: []policy.Code{policy.CodeSearchLimit}},
-		{name: "a label of 63 bytes", searches: []string{strings.Repeat("l", 63)}, wantKept: 1},
-		{name: "a label of 64 bytes", searches: []string{strings.Repeat("l", 64)}, wantKept: 1,
-			wantCodes: []policy.Code{policy.CodeUnusableDomain}},
-		{name: "a line of 254 bytes for musl", searches: domains(2, (254-8)/2), wantKept: 2},
-		{name: "a line of 255 bytes for musl", searches: pair(123, 124), wantKept: 2, wantCodes: []policy.Code{policy.CodeMuslSearchLine}},
-		{name: "256 bytes for old glibc", searches: pair(127, 128), wantKept: 2, wantCodes: []policy.Code{policy.CodeMuslSearchLine}},
-		{name: "257 bytes for old glibc", searches: pair(128, 128), wantKept: 2,
-			wantCodes: []policy.Code{policy.CodeMuslSearchLine, policy.CodeOldGlibcSearch}},
-		{name: "6 domains for old glibc", searches: domains(6, 7), wantKept: 6},
-		{name: "7 domains for old glibc", searches: domains(7, 7), wantKept: 7, wantCodes: []policy.Code{policy.CodeOldGlibcSearch}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			pod := policy.Pod{Name: "p", Namespace: "n", Policy: policy.None,
-				Config: &policy.DNSConfig{Nameservers: tt.servers, Searches: tt.searches}}
-			if tt.servers == nil {
-				pod.Config.Nameservers = servers[:1]
-			}
-			d := newEngine(t, kubeadm).Decide(pod, resolvconf.File{})
-			kept := d.Searches
-			if tt.servers != nil {
-				kept = d.Nameservers
-			}
-			if len(kept) != tt.wantKept {
-				t.Errorf("%d entries kept, want %d", len(kept), tt.wantKept)
-			}
-			var codes []policy.Code
-			for _, f := range d.Findings {
-				// Ignore the findings that any long list has, unless the row is about them.
-				libc := f.Code == policy.CodeMuslSearchLine || f.Code == policy.CodeOldGlibcSearch
-				if !libc || slices.Contains(tt.wantCodes, f.Code) || strings.Contains(tt.name, "libc") ||
-					strings.Contains(tt.name, "musl") {
-					codes = append(codes, f.Code)
-				}
-			}
-			if diff := cmp.Diff(tt.wantCodes, codes); diff != "" {
-				t.Errorf("findings (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// TestDecide_HostnameLimits checks host names of 63 and 64 bytes.
-func TestDecide_HostnameLimits(t *testing.T) {
-	name := func(n int) string { return strings.Repeat("h", n) }
-	fqdn := func(n int) policy.Pod { // "h.<subdomain>.n.svc.cluster.local" of n bytes
-		return policy.Pod{Name: "h", Namespace: "n", Subdomain: name(n - len("h..n.svc.cluster.local")), SetHostnameAsFQDN: true}
-	}
-	tests := []struct {
-		name         string
-		pod          policy.Pod
-		wantHostname int // bytes
-		wantCodes    []policy.Code
-	}{
-		{"pod name of 63", policy.Pod{Name: name(63)}, 63, nil},
-		{"pod name of 64", policy.Pod{Name: name(64)}, 63, []policy.Code{policy.CodeHostnameCut}},
-		{"hostname of 63", policy.Pod{Hostname: name(63)}, 63, nil},
-		{"hostname of 64", policy.Pod{Hostname: name(64)}, 0, []policy.Code{policy.CodeInvalidHostname}},
-		{"subdomain of 63", policy.Pod{Name: "h", Subdomain: name(63)}, 1, nil},
-		{"subdomain of 64", policy.Pod{Name: "h", Subdomain: name(64)}, 0, []policy.Code{policy.CodeInvalidSubdomain}},
-		{"override of 63", policy.Pod{HostnameOverride: new(name(63))}, 63, nil},
-		{"override of 64", policy.Pod{HostnameOverride: new(name(64))}, 63, []policy.Code{policy.CodeHostnameCut}},
-		{"override of 253", policy.Pod{HostnameOverride: new(name(253))}, 63, []policy.Code{policy.CodeHostnameCut}},
-		{"override of 254", policy.Pod{HostnameOverride: new(name(254))}, 0, []policy.Code{policy.CodeInvalidOverride}},
-		{"FQDN of 64", fqdn(64), 64, nil},
-		{"FQDN of 65", fqdn(65), 0, []policy.Code{policy.CodeFQDNTooLong}},
-		{"name of dots only", policy.Pod{Name: strings.Repeat(".", 64)}, 0,
-			[]policy.Code{policy.CodeInvalidHostname, policy.CodeInvalidName}},
-		// The kubelet does not validate the pod's name. The engine reports it and keeps it.
-		{"a newline in the pod's name", policy.Pod{Name: "a\nb"}, 3, []policy.Code{policy.CodeInvalidName}},
-		{"a NUL in hostname", policy.Pod{Hostname: "a\x00"}, 0, []policy.Code{policy.CodeInvalidHostname}},
-		{"a blank in the override", policy.Pod{HostnameOverride: new("a b")}, 0, []policy.Code{policy.CodeInvalidOverride}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			tt.pod.Policy, tt.pod.Namespace = policy.ClusterFirst, "n"
-			if tt.pod.Name == "" {
-				tt.pod.Name = "p"
-			}
-			d := newEngine(t, kubeadm).Decide(tt.pod, resolvconf.File{})
-			if len(d.Hostname) != tt.wantHostname {
-				t.Errorf("host name %q has %d bytes, want %d", d.Hostname, len(d.Hostname), tt.wantHostname)
-			}
-			var codes []policy.Code
-			for _, f := range d.Findings {
-				codes = append(codes, f.Code)
-			}
-			if diff := cmp.Diff(tt.wantCodes, codes); diff != "" {
-				t.Errorf("findings (-want +got):\n%s", diff)
-			}
-			if refused := tt.wantHostname == 0; refused != (d.Error != "") {
-				t.Errorf("error %q", d.Error)
-			}
-		})
+		{"a label of 63 bytes", []string{strings.Repeat("l", 63)}, nil},
+		{"a label of 64 bytes", []string{strings.Repeat("l", 64)}, []policy.Code{policy.CodeUnusableDomain}},
+		{"a line of 254 bytes for musl", domains(2, (254-8)/2), nil},
+		{"a line of 255 bytes for musl", pair(123, 124), []policy.Code{policy.CodeMuslSearchLine}},
+		{"256 bytes for old glibc", pair(127, 128), []policy.Code{policy.CodeMuslSearchLine}},
+		{"257 bytes for old glibc", pair(128, 128), []policy.Code{policy.CodeMuslSearchLine, policy.CodeOldGlibcSearch}},
+		{"6 domains for old glibc", domains(6, 7), nil},
+		{"7 domains for old glibc", domains(7, 7), []policy.Code{policy.CodeOldGlibcSearch}},
+	} {
+		pod := policy.Pod{Name: "p", Namespace: "n", Policy: policy.None,
+			Config: &policy.DNSConfig{Nameservers: []string{"192.0.2.1"}, Searches: tt.searches}}
+		d := newEngine(t, kubeadm).Decide(pod, resolvconf.File{})
+		var codes []policy.Code
+		for _, f := range d.Findings {
+			codes = append(codes, f.Code)
+		}
+		if diff := cmp.Diff(tt.want, codes); diff != "" || len(d.Searches) != len(tt.searches) {
+			t.Errorf("%s: %d domains kept, findings (-want +got):\n%s", tt.name, len(d.Searches), diff)
+		}
 	}
 }
 
