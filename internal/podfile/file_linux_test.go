@@ -15,8 +15,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -50,33 +48,6 @@ func openFile(t *testing.T, directory, path string) *File {
 	}
 	t.Cleanup(func() { f.Close() })
 	return f
-}
-
-func TestReplace(t *testing.T) {
-	directory := t.TempDir()
-	path := newFile(t, directory, kubeletText)
-	before, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := openFile(t, directory, path)
-	for _, dns := range []string{firstDNS, otherDNS} {
-		old, err := f.Read()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(f.Replace(old, dns, []byte(kubeletText)), f.Touch()); err != nil {
-			t.Fatal(err)
-		}
-		text, err := os.ReadFile(path)
-		if err != nil || !parsesAs(text, dns) || OriginOf(text) != Written {
-			t.Errorf("%v, the file:\n%s", err, text)
-		}
-	}
-	after, err := os.Stat(path)
-	if err != nil || !os.SameFile(before, after) || after.Mode() != before.Mode() {
-		t.Errorf("%v, another file: %v, before %v", err, after, before)
-	}
 }
 
 // parsesAs reports whether text has the configuration dns.
@@ -295,33 +266,6 @@ func mountTmpfs(t *testing.T, size string) string {
 	return directory
 }
 
-// TestReplace_FullDisk: on a full file system the file gets the whole new text, in the page
-// that it has, or keeps the old one.
-func TestReplace_FullDisk(t *testing.T) {
-	for name, c := range map[string]struct {
-		text string
-		want error
-	}{
-		"with a page": {kubeletText, nil},
-		"empty":       {"", unix.ENOSPC},
-	} {
-		t.Run(name, func(t *testing.T) {
-			directory := mountTmpfs(t, "64k")
-			path := newFile(t, directory, c.text)
-			if err := os.WriteFile(filepath.Join(directory, "fill"), make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
-				t.Fatalf("the file system is not full: %v", err)
-			}
-			if err := openFile(t, directory, path).Replace([]byte(c.text), firstDNS, []byte(c.text)); !errors.Is(err, c.want) {
-				t.Errorf("got %v, want %v", err, c.want)
-			}
-			text, err := os.ReadFile(path)
-			if err != nil || c.want == nil && OriginOf(text) != Written || c.want != nil && string(text) != c.text {
-				t.Errorf("%v, the file has %q", err, text)
-			}
-		})
-	}
-}
-
 // TestReplace_ReadOnly: a read-only file system is an error.
 func TestReplace_ReadOnly(t *testing.T) {
 	directory := mountTmpfs(t, "64k")
@@ -333,16 +277,6 @@ func TestReplace_ReadOnly(t *testing.T) {
 		t.Errorf("got %v, want %v", err, unix.EROFS)
 	}
 }
-
-// The changes of TestReplace_Readers, and the reads of each resolver between two of them.
-const (
-	readerChanges = 250
-	readsBetween  = 100
-)
-
-// readerPieces are the sizes of the reads of resolvers: those of stdio in glibc, of __fopen_rb_ca with
-// the buffer of __get_resolv_conf in musl, and of package net in Go.
-var readerPieces = map[string]int{"glibc": 4096, "musl": 248, "Go": 64 << 10}
 
 // readerTexts are written one after another: with one to three nameservers, and search lines of one to
 // three slots and of more than 254 bytes.
@@ -359,69 +293,6 @@ func readerTexts() (texts []string) {
 		texts = append(texts, fmt.Sprintf("%ssearch %s\noptions ndots:%d\n", text, searches, 1+i%3))
 	}
 	return texts
-}
-
-// TestReplace_Readers reads as the resolvers do, at full speed, while the file is replaced. No read is empty
-// or cut short, and none has a line that neither text has. Reads of several parts may be without a
-// nameserver, which is counted.
-func TestReplace_Readers(t *testing.T) {
-	for name, piece := range readerPieces {
-		t.Run(name, func(t *testing.T) {
-			directory := t.TempDir()
-			path := newFile(t, directory, strings.Repeat("#", 2047)+"\n") // the size is final, and no line ends with a read
-			f := openFile(t, directory, path)
-			texts := readerTexts()
-			known, whole := knownLines(texts...), map[string]bool{}
-			for _, text := range texts {
-				whole[resolvconf.Parse(text).Config().String()] = true
-			}
-			var reads, mixtures, withoutServer atomic.Int64
-			done, ended := make(chan struct{}), make(chan struct{})
-			go func() {
-				defer close(ended)
-				b, parsed := make([]byte, piece), map[string]string{} // the configurations of the texts that were read
-				for {
-					select {
-					case <-done:
-						return
-					default:
-					}
-					text, err := readPieces(path, b)
-					config, checked := parsed[string(text)]
-					if !checked {
-						if line := foreignLine(text, known); err != nil || len(text) != 2048 || line != "" {
-							t.Errorf("%v, %d bytes, line %q of\n%s", err, len(text), line, text)
-							return
-						}
-						config = resolvconf.Parse(string(text)).Config().String()
-						parsed[string(text)] = config
-					}
-					if len(config) > 0 && !strings.Contains(config, "nameserver") {
-						withoutServer.Add(1)
-					} else if len(config) > 0 && !whole[config] {
-						mixtures.Add(1)
-					}
-					reads.Add(1)
-				}
-			}()
-			for range readerChanges {
-				old, err := f.Read()
-				if err == nil {
-					err = f.Replace(old, texts[rand.N(len(texts))], []byte(kubeletText))
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				for seen := reads.Load(); !t.Failed() && reads.Load() < seen+readsBetween; {
-					runtime.Gosched()
-				}
-			}
-			close(done)
-			<-ended
-			t.Logf("%d changes, %d reads: 0 with a line that no text has, %d with lines of two texts, %d without a nameserver",
-				readerChanges, reads.Load(), mixtures.Load(), withoutServer.Load())
-		})
-	}
 }
 
 // knownLines returns the lines of texts, and the empty line.
@@ -529,21 +400,6 @@ func replaceNext(t *testing.T, f *File, i int) {
 	}
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-func readPieces(path string, b []byte) (text []byte, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	for {
-		n, err := syscall.Read(int(f.Fd()), b)
-		if n <= 0 {
-			return text, err
-		}
-		text = append(text, b[:n]...)
 	}
 }
 
