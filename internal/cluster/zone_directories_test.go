@@ -4,7 +4,6 @@
 package cluster
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,9 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 )
 
 func service(name, ip string) string {
@@ -102,33 +98,5 @@ func TestNewDirectories_Invalid(t *testing.T) {
 		": not a directory; give a directory\n" + below + ": not a directory"
 	if got := fmt.Sprint(err); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-}
-
-// TestDirectories_Run relies on inotify: the poll comes too late.
-func TestDirectories_Run(t *testing.T) {
-	dir, z := t.TempDir(), newZone(t)
-	write(t, filepath.Join(dir, "a.yaml"), service("web", "10.96.0.1"))
-	d, err := NewDirectories(DirectoriesConfig{Zone: z, Domain: clusterLocal, Paths: []string{dir}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- d.Run(ctx) }()
-	eventually := func(want string) {
-		t.Helper()
-		for began := time.Now(); lookup(t, z.Snapshot(), "web.default.svc") != want; time.Sleep(time.Millisecond) {
-			if time.Since(began) > manifest.PollPeriod/2 {
-				t.Fatalf("not %s", want)
-			}
-		}
-	}
-	eventually("10.96.0.1")
-	write(t, filepath.Join(dir, "a.yaml"), service("web", "10.96.0.2"))
-	eventually("10.96.0.2")
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
 	}
 }
