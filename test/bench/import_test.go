@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
+	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
@@ -165,4 +167,59 @@ func answerText(m *dns.Msg) string {
 	}
 	slices.Sort(records)
 	return dns.RcodeToString[m.Rcode] + " " + strings.Join(records, "; ")
+}
+
+// TestImport_Log: CoreDNS's plugin log and the query log of what import-corefile makes of it have the same lines, except
+// for what the replies differ in: flags, size, time.
+func TestImport_Log(t *testing.T) {
+	dir := t.TempDir()
+	coreDNS, program := build(t, dir)
+	upstream := dnstest.Start(t, dnstest.Reply(dnstest.Records(t, "www.example. 30 IN A 198.51.100.2\n")))
+	ports := [...]string{freePort(t), freePort(t)}
+	text := func(port, kubernetes string) string {
+		return fmt.Sprintf(".:%s {\nlog example {\nclass success denial error\n}\n%s\nforward . %s\n}\n", port, kubernetes, upstream.Addr)
+	}
+	config, err := exec.CommandContext(t.Context(), program, "import-corefile",
+		writeFile(t, dir, "Corefile.import", text(ports[1], clusterPlugin))).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "manifests"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var logs [2]logbuffer.Buffer
+	for i, args := range [][]string{
+		{coreDNS, "-conf", writeFile(t, dir, "Corefile", text(ports[0], ""))},
+		{program, "dns", "--config", writeFile(t, dir, "dns.yaml", string(config)), "--manifests", filepath.Join(dir, "manifests")},
+	} {
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Stdout = &logs[i]
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		answerOf(t, ports[i], "www.test.", dns.TypeA)
+		for _, network := range []string{"udp", "tcp"} {
+			for id, q := range []*dns.Msg{
+				new(dns.Msg).SetQuestion("WWW.example.", dns.TypeA), new(dns.Msg).SetQuestion("www.example.", dns.TypeAAAA),
+				new(dns.Msg).SetQuestion("no.example.", 65280).SetEdns0(1000, true), new(dns.Msg).SetQuestion("www.test.", dns.TypeA),
+				new(dns.Msg).SetQuestion("last.example.", dns.TypeTXT),
+			} {
+				q.Id = uint16(id)
+				c := dns.Client{Net: network, Timeout: 5 * time.Second}
+				if _, _, err := c.Exchange(q, "127.0.0.1:"+ports[i]); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	line := regexp.MustCompile(`- \d+ "[^"]+" \w+`)
+	lines := func(i int) string { return strings.Join(line.FindAllString(logs[i].String(), -1), "\n") }
+	poll.Until(t, "the last line", func() bool { return strings.Count(lines(0), "last")+strings.Count(lines(1), "last") == 4 })
+	if want, got := lines(0), lines(1); want != got || strings.Count(got, "\n") != 7 {
+		t.Errorf("CoreDNS\n%s\ndnsconfigurer\n%s", want, got)
+	}
 }
