@@ -193,6 +193,38 @@ func TestConvert(t *testing.T) {
 	}
 }
 
+// TestRefused_Rewrite: CoreDNS v1.15.0 refuses the same stanzas.
+func TestRefused_Rewrite(t *testing.T) {
+	for stanza, refused := range map[string]bool{
+		"rewrite name a":                                      true,
+		"rewrite name regex ( a":                              true,
+		"rewrite name regex a {1}":                            true,
+		"rewrite name regex a {0}":                            true,
+		"rewrite name a b answer auto":                        true,
+		"rewrite name suffix a b auto":                        true,
+		"rewrite name suffix a b answer":                      true,
+		"rewrite stop":                                        true,
+		"rewrite {\nname suffix a b\nname suffix c d\n}":      true,
+		"rewrite name regex a b answer auto answer name c d":  true,
+		"rewrite name regex a b answer name (c) {0}{1}":       true,
+		"rewrite name regex a b answer name (c) {2}":          false,
+		"rewrite name regex a b answer auto answer value c d": false,
+		"rewrite name regex a b answer name c d value e f":    false,
+		"rewrite name regex a b metadata answer auto":         false,
+		"rewrite name exact a":                                false,
+		"rewrite stop {\nname a b\n}":                         false,
+		"rewrite stop {\nname regex {$PATTERN}\n}":            false,
+		"rewrite ttl exact a.example 30":                      false,
+		"rewrite continue {\nttl regex (.*) 30\n}":            false,
+	} {
+		blocks, problems := Parse(". {\n" + stanza + "\n}")
+		problems = append(problems, Refused(blocks, func(bool) bool { return true })...)
+		if (len(problems) > 0) != refused {
+			t.Errorf("%s: %v, want refused: %t", stanza, problems, refused)
+		}
+	}
+}
+
 // FuzzConvert: no Corefile panics, and no text of it is more than a comment or a value.
 func FuzzConvert(f *testing.F) {
 	f.Add(". {\nkubernetes cluster.local 10.0.0.0/8 {\npods verified\nttl 30\n}\nforward . /etc/resolv.conf 192.0.2.1 tls://[::1]%a {\n" +

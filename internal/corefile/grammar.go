@@ -55,7 +55,7 @@ pprof *; block [int]
 prometheus! [address]; runtime_metrics; tls any
 ready! [address]; monitor =until-ready|continuously
 reload! [duration:2s-] [duration]
-rewrite =stop|continue|name|class|type|edns0|ttl|cname|rcode any *; ...
+rewrite =stop|continue|name|class|type|edns0|ttl|cname|rcode [any] *; ...
 root any
 template class type *; match regexp+; answer +; additional +; authority +; var any any *; expr +; rcode rcode; ederror int:0-65535 [any]; ` +
 	`fallthrough *; upstream *
@@ -138,8 +138,9 @@ func (r rule) check(d Directive) (problems []Problem) {
 		add(d, checkArgs(r.args, d.Args))
 	}
 	if d.Name == "rewrite" {
-		_, problem := parseRewrite(d)
-		add(d, problem)
+		if _, problem := parseRewrite(d); !slices.ContainsFunc(d.Body, Directive.HasPlaceholder) {
+			add(d, problem)
+		}
 		return problems
 	}
 	for _, property := range d.Body {
