@@ -294,3 +294,34 @@ type NodeFacts struct {
 	ClusterDomain string   `json:"clusterDomain"`
 	ResolvConf    string   `json:"resolvConf"` // path; "": pods inherit nothing
 }
+
+// AdviseResult is what `advise -o json` prints: what workloads ask DNS servers, and the changes that save queries.
+// Lists are never null.
+type AdviseResult struct {
+	Servers       int              `json:"servers"`       // whose counts were read
+	Hours         float64          `json:"hours"`         // that the counts cover, at most; figures are extrapolated to a day
+	QueriesPerDay uint64           `json:"queriesPerDay"` // of all workloads
+	Workloads     []WorkloadAdvice `json:"workloads"`     // those that can save most first
+	NotRead       []string         `json:"notRead"`       // servers whose counts could not be read, and why
+}
+
+// WorkloadAdvice is what a workload asks, and what it could save.
+type WorkloadAdvice struct {
+	Namespace     string `json:"namespace"`
+	Kind          string `json:"kind"`
+	Name          string `json:"name"`
+	Pods          int    `json:"pods"` // that asked
+	QueriesPerDay uint64 `json:"queriesPerDay"`
+	WastedPerDay  uint64 `json:"wastedPerDay"` // for names that a search list made, and that do not exist
+	FailedPerDay  uint64 `json:"failedPerDay"` // with SERVFAIL or REFUSED
+	SavesPerDay   uint64 `json:"savesPerDay"`  // with all cures
+	Cures         []Cure `json:"cures"`        // the one that saves most first
+}
+
+// Cure is a change that saves queries.
+type Cure struct {
+	Code        string `json:"code"` // absent-name, ndots, final-dot or full-name
+	SavesPerDay uint64 `json:"savesPerDay"`
+	Message     string `json:"message"`
+	Patch       string `json:"patch,omitempty"` // the command that makes the change
+}

@@ -122,7 +122,7 @@ func rootCommand(args []string) *cobra.Command {
 	groups := []groupOfCommands{
 		{"Look at manifests and clusters:", map[string]func() *cobra.Command{
 			"render": renderCommand, "validate": validateCommand, "lookup": lookupCommand, "doctor": doctorCommand,
-			"rules": rulesCommand, "policies": policiesCommand, "config": configCommand,
+			"advise": adviseCommand, "rules": rulesCommand, "policies": policiesCommand, "config": configCommand,
 			"import-corefile": importCorefileCommand,
 		}},
 		{"Look at this node, and change it:", map[string]func() *cobra.Command{

@@ -149,10 +149,8 @@ const (
 func (f *forwarder) readHost() (changed change) {
 	var snapshot hostresolv.Snapshot
 	snapshot, f.hostNewer = f.host.Current()
-	if f.cluster != nil {
-		if suffixes := HostSuffixes(snapshot, f.log); !slices.Equal(suffixes, f.HostSuffixes) {
-			f.HostSuffixes, changed = suffixes, suffixesChanged
-		}
+	if suffixes := HostSuffixes(snapshot, f.log); !slices.Equal(suffixes, f.HostSuffixes) {
+		f.HostSuffixes, changed = suffixes, suffixesChanged
 	}
 	if f.hostClient == nil {
 		return changed

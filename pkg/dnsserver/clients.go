@@ -42,17 +42,27 @@ type ClientCounts struct {
 	AbsentHost    [MaxDots]uint64 `json:"absentHost"`              // NXDOMAIN below a search domain of the node, by the dots before it
 }
 
-// add adds the counts of more.
-func (c *ClientCounts) add(more *ClientCounts) {
-	c.Queries += more.Queries
-	c.Waited += more.Waited
-	c.Failed += more.Failed
-	c.NoData += more.NoData
-	c.Absent += more.Absent
-	c.AbsentService += more.AbsentService
+// Add adds the counts of more.
+func (c *ClientCounts) Add(more ClientCounts) {
+	c.combine(more, func(count *uint64, n uint64) { *count += n })
+}
+
+// Scale returns the counts times a factor.
+func (c ClientCounts) Scale(factor float64) (scaled ClientCounts) {
+	scaled.combine(c, func(count *uint64, n uint64) { *count = uint64(float64(n) * factor) })
+	return scaled
+}
+
+func (c *ClientCounts) combine(with ClientCounts, f func(count *uint64, n uint64)) {
+	f(&c.Queries, with.Queries)
+	f(&c.Waited, with.Waited)
+	f(&c.Failed, with.Failed)
+	f(&c.NoData, with.NoData)
+	f(&c.Absent, with.Absent)
+	f(&c.AbsentService, with.AbsentService)
 	for i := range MaxDots {
-		c.AbsentCluster[i] += more.AbsentCluster[i]
-		c.AbsentHost[i] += more.AbsentHost[i]
+		f(&c.AbsentCluster[i], with.AbsentCluster[i])
+		f(&c.AbsentHost[i], with.AbsentHost[i])
 	}
 }
 
@@ -241,12 +251,12 @@ func (t *tally) addTo(all map[netip.Addr]*ClientCounts, names map[nameKey]*nameC
 	t.turn(now)
 	for i := range t.counts {
 		p := &t.counts[i]
-		others.add(&p.others)
+		others.Add(p.others)
 		for addr, counts := range p.clients {
 			if all[addr] == nil {
 				all[addr] = new(ClientCounts)
 			}
-			all[addr].add(counts)
+			all[addr].Add(*counts)
 		}
 		for _, n := range p.names.counters {
 			if names[n.key] == nil {

@@ -39,7 +39,7 @@ type Forwarding struct {
 	// search list, which it expands. nil: this server expands them itself.
 	Expander Exchange
 
-	// HostSuffixes are the search domains of the node, the last part of the search lists
+	// HostSuffixes are the search domains of the node: for Clients, and the last part of the search lists
 	// for the Expander. Domains after the first MaxHostSuffixes are ignored. Without an
 	// Expander, Autopath.HostSuffixes is used instead. The slice must not be changed.
 	HostSuffixes []fqdn.Name

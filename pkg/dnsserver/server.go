@@ -194,10 +194,10 @@ func (s *Server) Run(ctx context.Context, sockets *Sockets) error {
 // Clients returns who asked what in the last 12 to 24 hours, or since the start.
 func (s *Server) Clients() ClientReport { return s.tallies.report(time.Now()) }
 
-// hostDomains returns the search domains of the nodes.
+// hostDomains returns the search domains of the nodes, as far as the server knows them.
 func (s *Server) hostDomains() []fqdn.Name {
-	if s.nodeCache {
-		return s.forwarding.Load().HostSuffixes
+	if f := s.forwarding.Load(); len(f.HostSuffixes) > 0 {
+		return f.HostSuffixes
 	}
 	return s.cfg.Autopath.HostSuffixes
 }

@@ -34,6 +34,7 @@ func testCluster(t *testing.T, p programs) {
 		{"service", c.testService},
 		{"policies", c.testPolicies},
 		{"workloads", c.testWorkloads},
+		{"advise", c.testAdvise},
 		{"container of doctor", c.testEphemeralContainer},
 		{"watchers", c.startWatchers},
 		{"upgrade", c.testUpgrade},
