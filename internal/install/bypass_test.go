@@ -10,7 +10,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/install"
@@ -67,29 +66,6 @@ func TestBypass_End(t *testing.T) {
 				t.Errorf("%v, calls:\n%s", err, text)
 			}
 		})
-	}
-}
-
-// TestBypass_Twice checks that a second bypass keeps the reason, and that no systemctl runs on an
-// image.
-func TestBypass_Twice(t *testing.T) {
-	dir := t.TempDir()
-	s := install.Installer{
-		Bypass:    &shim.Bypass{Socket: filepath.Join(dir, "shim.sock"), Runtime: "/runtime.sock", State: dir},
-		Systemctl: install.Systemctl{Program: "false"},
-	}
-	for i, reason := range []string{"first", "second"} {
-		if began, err := s.StartBypass(t.Context(), reason); err != nil || began != (i == 0) {
-			t.Errorf("%s: began %v, %v", reason, began, err)
-		}
-	}
-	if record, err := s.Bypass.Active(); err != nil || !strings.Contains(record.Reason, "first") {
-		t.Errorf("%v, %v", record, err)
-	}
-	for i := range 2 {
-		if ended, err := s.EndBypass(t.Context()); err != nil || ended != (i == 0) {
-			t.Errorf("ended %v, %v", ended, err)
-		}
 	}
 }
 

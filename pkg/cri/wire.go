@@ -108,10 +108,10 @@ func rangeFields(message []byte, yield func(field) error) error {
 	return nil
 }
 
-// checkKind returns an error if the wire type of f is not kind.
-func (f field) checkKind(kind protowire.Type) error {
-	if f.kind != kind {
-		return fmt.Errorf("field %d has wire type %d, want %d", f.number, f.kind, kind)
+// checkBytes returns an error if the wire type of f is not that of bytes, texts and messages.
+func (f field) checkBytes() error {
+	if f.kind != protowire.BytesType {
+		return fmt.Errorf("field %d has wire type %d, want %d", f.number, f.kind, protowire.BytesType)
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func parseSandbox(request []byte) (Sandbox, error) {
 		if f.number != requestConfig {
 			return nil
 		}
-		if err := f.checkKind(protowire.BytesType); err != nil {
+		if err := f.checkBytes(); err != nil {
 			return err
 		}
 		return rangeFields(f.value, s.readConfig)
@@ -135,7 +135,7 @@ func parseSandbox(request []byte) (Sandbox, error) {
 func (s *Sandbox) readConfig(f field) error {
 	switch f.number {
 	case configMetadata, configHostname, configDNS, configLabels, configAnnotations, configLinux:
-		if err := f.checkKind(protowire.BytesType); err != nil {
+		if err := f.checkBytes(); err != nil {
 			return err
 		}
 	}
@@ -159,7 +159,7 @@ func (s *Sandbox) readMetadata(f field) error {
 	texts := map[protowire.Number]*string{metadataName: &s.Name, metadataUID: &s.UID, metadataNamespace: &s.Namespace}
 	if text := texts[f.number]; text != nil {
 		*text = string(f.value)
-		return f.checkKind(protowire.BytesType)
+		return f.checkBytes()
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func (s *Sandbox) readDNS(f field) error {
 	lists := map[protowire.Number]*[]string{dnsServers: &s.DNS.Nameservers, dnsSearches: &s.DNS.Searches, dnsOptions: &s.DNS.Options}
 	if list := lists[f.number]; list != nil {
 		*list = append(*list, string(f.value))
-		return f.checkKind(protowire.BytesType)
+		return f.checkBytes()
 	}
 	return nil
 }
