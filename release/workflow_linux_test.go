@@ -143,7 +143,7 @@ func TestWorkflow_Release(t *testing.T) {
 	files := httptest.NewServer(http.FileServer(http.Dir(pages)))
 	defer files.Close()
 	h.env = append(h.env, "DNSCONFIGURER_MIRROR="+files.URL, "GOBIN="+filepath.Join(home, "go"), "TAG="+tag,
-		"GOPROXY=off", "GOSUMDB=off", "GOPRIVATE=github.com/dnsconfigurer/*", // the modules it needs are in the cache
+		"GOSUMDB=off", "GOPRIVATE=github.com/dnsconfigurer/*", // from the clone, by git
 		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url."+h.dir+".insteadOf", "GIT_CONFIG_VALUE_0="+homepage)
 	helm, err := helmPath(t.Context(), "..")
 	if err != nil {
@@ -357,7 +357,7 @@ func TestHook(t *testing.T) {
 		{badPod, "error: Pod shop/web: spec.dnsConfig: dnsPolicy None without a nameserver (none-without-nameservers)"},
 		{strings.Replace(badPod, "None", "Default", 1), "Passed"},
 	} {
-		h := &host{T: t, dir: checkout(t, tt.pod), env: append(goEnv(t), "HOME="+home, "GOPROXY=off")}
+		h := &host{T: t, dir: checkout(t, tt.pod), env: append(goEnv(t), "HOME="+home)}
 		if err := os.WriteFile(filepath.Join(h.dir, ".pre-commit-config.yaml"), []byte(config), 0o644); err != nil {
 			t.Fatal(err)
 		}
