@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -34,20 +33,23 @@ func publishImage(ctx context.Context, r *release) error {
 		return err
 	}
 	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
-	for i, m := range manifest.Manifests {
-		if i == 0 {
-			image, err := index.ImageIndex(m.Digest)
-			if err := errors.Join(err, remote.WriteIndex(tag, image, options...)); err != nil {
-				return err
-			}
-			fmt.Println(tag.Context().Digest(m.Digest.String()))
-			continue
-		}
+	image, err := index.ImageIndex(manifest.Manifests[0].Digest)
+	if err != nil {
+		return err
+	}
+	if err := remote.WriteIndex(tag, image, options...); err != nil {
+		return err
+	}
+	for _, m := range manifest.Manifests[1:] {
 		bom, err := index.Image(m.Digest)
-		if err := errors.Join(err, remote.Write(tag.Context().Digest(m.Digest.String()), bom, options...)); err != nil {
+		if err != nil {
+			return err
+		}
+		if err := remote.Write(tag.Context().Digest(m.Digest.String()), bom, options...); err != nil {
 			return err
 		}
 	}
+	fmt.Println(tag.Context().Digest(manifest.Manifests[0].Digest.String()))
 	return nil
 }
 
