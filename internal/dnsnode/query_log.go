@@ -74,6 +74,7 @@ type queryLogWriter struct {
 	spare  []byte // the memory of lines that are written
 	target io.Writer
 	file   string // of target; "": stdout
+	writer int    // the number of the goroutine that takes lines
 }
 
 func newQueryLogWriter(stdout io.Writer, json bool, register prometheus.Registerer, log *slog.Logger) *queryLogWriter {
@@ -124,10 +125,13 @@ func (w *queryLogWriter) add(lines []byte) {
 
 func (w *queryLogWriter) drop(lines []byte) { w.dropped.Add(float64(bytes.Count(lines, []byte("\n")))) }
 
-// take removes the lines that wait.
-func (w *queryLogWriter) take() []byte {
+// take removes the lines that wait. A writer that has been replaced gets none.
+func (w *queryLogWriter) take(writer int) []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if writer != w.writer {
+		return nil
+	}
 	lines := w.lines
 	w.lines, w.spare = w.spare[:0], nil
 	return lines
@@ -138,13 +142,14 @@ func (w *queryLogWriter) take() []byte {
 func (w *queryLogWriter) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		w.mu.Lock()
-		target := w.target
+		w.writer++
+		writer, target := w.writer, w.target
 		w.mu.Unlock()
 		done := make(chan struct{})
 		inner, stop := context.WithCancel(ctx)
 		go func() {
 			defer close(done)
-			w.write(inner, target)
+			w.write(inner, writer, target)
 		}()
 		select {
 		case <-w.changed:
@@ -160,7 +165,7 @@ func (w *queryLogWriter) run(ctx context.Context) error {
 }
 
 // write writes lines to a target until ctx ends, and then those that wait.
-func (w *queryLogWriter) write(ctx context.Context, target io.Writer) {
+func (w *queryLogWriter) write(ctx context.Context, writer int, target io.Writer) {
 	if f, ok := target.(*logFile); ok {
 		defer f.close()
 	}
@@ -168,7 +173,7 @@ func (w *queryLogWriter) write(ctx context.Context, target io.Writer) {
 	isTorn := false // the last line in the target is not complete
 	for ended := false; !ended; {
 		ended = w.await(ctx)
-		lines := w.take()
+		lines := w.take(writer)
 		n, err := 0, error(nil)
 		if isTorn && len(lines) > 0 {
 			_, err = target.Write([]byte("\n"))
@@ -190,6 +195,9 @@ func (w *queryLogWriter) write(ctx context.Context, target io.Writer) {
 
 // await waits until lines are to be written, or ctx has ended.
 func (w *queryLogWriter) await(ctx context.Context) (ended bool) {
+	if ctx.Err() != nil { // lines may wait, perhaps for the next writer
+		return true
+	}
 	select {
 	case <-w.waiting:
 	case <-ctx.Done():

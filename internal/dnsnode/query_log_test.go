@@ -93,6 +93,38 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
+// TestQueryLog_Replaced: while a write to a target hangs, and after that, lines go to the target that has replaced it.
+func TestQueryLog_Replaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text strings.Builder
+		blocked := make(chan struct{})
+		w, stop := startQueryLog(t, writerFunc(func(b []byte) (int, error) {
+			<-blocked
+			text.WriteString("old " + string(b))
+			return len(b), nil
+		}), io.Discard)
+		w.add([]byte("one\n"))
+		time.Sleep(2 * queryLogDelay)
+		w.mu.Lock()
+		w.target = writerFunc(func(b []byte) (int, error) {
+			text.WriteString("new " + string(b))
+			return len(b), nil
+		})
+		w.mu.Unlock()
+		w.changed <- struct{}{}
+		time.Sleep(2 * queryLogTimeout)
+		w.add([]byte("two\n"))
+		close(blocked)
+		time.Sleep(2 * queryLogDelay)
+		w.add([]byte("three\n"))
+		stop()
+		synctest.Wait()
+		if got, want := text.String(), "old one\nnew two\nnew three\n"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
 // TestQueryLog_Failing: a target that accepts a part of the lines, and then none, loses the rest, which is counted and
 // logged once a minute. When it works again, the next line begins on a line of its own.
 func TestQueryLog_Failing(t *testing.T) {
