@@ -90,7 +90,7 @@ func TestInstaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	install(t, "dash", "dash")
-	install(t, "busybox", "busybox")
+	install(t, "busybox", "busybox-static")
 	install(t, "curl", "curl")
 	version := r.imageTag()
 	server := releasePage(t, r)
