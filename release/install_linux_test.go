@@ -80,23 +80,29 @@ func tools(t *testing.T, programs string, applets bool) string {
 	return dir
 }
 
-// TestInstaller runs install.sh as a user without rights, with dash and with nothing but BusyBox.
-func TestInstaller(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can run programs as another user")
-	}
+// TestDownload builds the archive of a release once, for what downloads it.
+func TestDownload(t *testing.T) {
+	install(t, "busybox", "busybox-static")
 	r := build(t, "chart", "linux/"+runtime.GOARCH)
 	if err := errors.Join(buildArchives(t.Context(), r), writeChecksums(t.Context(), r)); err != nil {
 		t.Fatal(err)
 	}
+	page := releasePage(t, r)
+	t.Run("installer", func(t *testing.T) { testInstaller(t, r, page) })
+	t.Run("pipelines", func(t *testing.T) { testPipelines(t, r, page) })
+}
+
+// testInstaller runs install.sh as a user without rights, with dash and with nothing but BusyBox.
+func testInstaller(t *testing.T, r *release, server *httptest.Server) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can run programs as another user")
+	}
 	install(t, "dash", "dash")
-	install(t, "busybox", "busybox-static")
 	install(t, "curl", "curl")
 	version := r.imageTag()
-	server := releasePage(t, r)
 	archive := "dnsconfigurer_" + version + "_linux_" + runtime.GOARCH + ".tar.gz"
-	const basic = basicTools
-	const curl, wget, signed = basic + "curl sha256sum", basic + "wget sha256sum", basic + "curl sha256sum cosign"
+	const basic, curl, wget = basicTools, basicTools + "curl sha256sum", basicTools + "wget sha256sum"
+	const signed = curl + " cosign"
 	bundle := filepath.Join(r.out, "checksums.txt.sigstore.json")
 
 	for _, tt := range []struct {

@@ -245,15 +245,9 @@ func checkout(t *testing.T, pod string) string {
 	return dir
 }
 
-// TestPipelines runs the examples for GitHub, by the steps of action.yml, and for GitLab, with BusyBox, on a checkout
+// testPipelines runs the examples for GitHub, by the steps of action.yml, and for GitLab, with BusyBox, on a checkout
 // with an error and on one without.
-func TestPipelines(t *testing.T) {
-	install(t, "busybox", "busybox-static")
-	r := build(t, "chart", "linux/"+runtime.GOARCH)
-	if err := errors.Join(buildArchives(t.Context(), r), writeChecksums(t.Context(), r)); err != nil {
-		t.Fatal(err)
-	}
-	page := releasePage(t, r)
+func testPipelines(t *testing.T, r *release, page *httptest.Server) {
 	for _, tt := range []struct {
 		pod   string
 		fails bool
