@@ -48,6 +48,20 @@ type nameRules struct {
 	name    fqdn.Name
 	rewrite *rewrite      // nil: the name is not rewritten
 	answers []*answerRule // of any type
+
+	lacking atomic.Pointer[Hosts] // hosts that lack the name; nil: not known
+}
+
+// lacks reports whether the hosts lack the name. It looks the name up once.
+func (n *nameRules) lacks(h *Hosts) bool {
+	if n.lacking.Load() == h {
+		return true
+	}
+	if _, ok := h.names[n.name]; ok {
+		return false
+	}
+	n.lacking.Store(h)
+	return true
 }
 
 // isEmpty reports whether no rule matches.
@@ -312,14 +326,14 @@ func parseRecord(text string) (dns.RR, error) {
 	return rr, err
 }
 
-// answerByRule answers questions that match an answer rule. ok is false for all others.
-func (s *Server) answerByRule(ctx context.Context, q *query, rules *nameRules) (r result, ok bool) {
-	for _, rule := range rules.answers {
-		if rule.qtype == 0 || rule.qtype == q.qtype {
-			return s.applyAnswer(ctx, q, rule), true
+// answerFor returns the rule that answers questions of a type; nil: there is none.
+func (n *nameRules) answerFor(qtype uint16) *answerRule {
+	for _, rule := range n.answers {
+		if rule.qtype == 0 || rule.qtype == qtype {
+			return rule
 		}
 	}
-	return result{}, false
+	return nil
 }
 
 func (s *Server) applyAnswer(ctx context.Context, q *query, rule *answerRule) result {

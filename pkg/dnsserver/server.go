@@ -256,21 +256,27 @@ func (s *Server) answer(ctx context.Context, q *query, buf []byte) (a answer, wa
 	return s.admit(q.client, r)
 }
 
-// answerName tries the sources that do not depend on a search list.
-func (s *Server) answerName(ctx context.Context, q *query, buf []byte) result {
+// answerName tries the sources that do not depend on a search list. An answer is large: it is copied once for each return.
+func (s *Server) answerName(ctx context.Context, q *query, buf []byte) (r result) {
+	ok, h := false, s.hosts.Load()
 	if rules := s.rules.Load(); rules != nil {
 		matching := rules.of(q.name)
+		if h != nil && matching.lacks(h) {
+			h = nil
+		}
 		if matching.rewrite != nil && !q.rewritten {
 			return s.answerRewritten(ctx, q, matching)
 		}
-		if r, ok := s.answerByRule(ctx, q, matching); ok {
+		if rule := matching.answerFor(q.qtype); rule != nil {
+			return s.applyAnswer(ctx, q, rule)
+		}
+	}
+	if h != nil {
+		if r.answer, ok = s.answerFromHosts(q); ok {
 			return r
 		}
 	}
-	if a, ok := s.answerFromHosts(q); ok {
-		return result{answer: a}
-	}
-	if r, ok := s.answerFromZone(ctx, q, buf); ok {
+	if r, ok = s.answerFromZone(ctx, q, buf); ok {
 		return r
 	}
 	return s.forward(ctx, q, buf)
