@@ -10,10 +10,12 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,15 +61,16 @@ Rules for all kinds:
   invalid, the server keeps the previous configuration, logs the reason, and sets
   ` + "`dnsconfigurer_config_last_reload_success`" + ` to 0.
 `)
-	writeKind(&b, &Kind[shim]{}, "dnsconfigurer shim")
+	known := map[string]string{}
+	writeKind(&b, known, &Kind[shim]{}, "dnsconfigurer shim")
 	b.WriteString(`
 The commands ` + "`render`, `validate` and `lookup`" + ` read the fields below ` + "`node` and `autopath`" + `, and have
 flags for the facts of the node.
 `)
-	writeKind(&b, &Kind[agent]{}, "dnsconfigurer agent")
-	writeKind(&b, &Kind[dns]{}, "dnsconfigurer dns")
-	writeKind(&b, &Kind[nodeCache]{}, "dnsconfigurer nodecache")
-	writeKind(&b, &Kind[webhook]{}, "dnsconfigurer webhook")
+	writeKind(&b, known, &Kind[agent]{}, "dnsconfigurer agent")
+	writeKind(&b, known, &Kind[dns]{}, "dnsconfigurer dns")
+	writeKind(&b, known, &Kind[nodeCache]{}, "dnsconfigurer nodecache")
+	writeKind(&b, known, &Kind[webhook]{}, "dnsconfigurer webhook")
 	compareFile(t, referencePage, b.String())
 }
 
@@ -88,11 +91,13 @@ func compareFile(t *testing.T, path, text string) {
 	}
 }
 
-func writeKind[C any](b *strings.Builder, k *Kind[C], command string) {
+// writeKind writes the fields of a kind. known has the rows of earlier kinds, with the name of the kind: they are not
+// written again.
+func writeKind[C any](b *strings.Builder, known map[string]string, k *Kind[C], command string) {
 	fmt.Fprintf(b, "\n## %s\n\nThe file of `%s`.\n\n", k.Name(), command)
 	b.WriteString("| field | flag | type | default | restart | meaning |\n|---|---|---|---|---|---|\n")
 	defaults := k.Defaults()
-	sections := map[string]string{}
+	sections, same := map[string]string{}, map[string][]string{}
 	for _, f := range k.fields() {
 		flag, restart := "", ""
 		if name := k.flagOf(&f); name != "" {
@@ -102,10 +107,19 @@ func writeKind[C any](b *strings.Builder, k *Kind[C], command string) {
 			restart = "restart"
 		}
 		at := f.in(api(&defaults)).Addr().Interface()
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s |\n", f.path, flag, typeOf(at), valueOf(at), restart, meaning(&f)+limits(&f))
+		row := fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s |\n", f.path, flag, typeOf(at), valueOf(at), restart, meaning(&f)+limits(&f))
+		if kind := known[row]; kind != "" {
+			same[kind] = append(same[kind], "`"+f.path+"`")
+			continue
+		}
+		known[row] = k.Name()
+		b.WriteString(row)
 		if section, _, nested := strings.Cut(f.path, "."); nested {
 			sections[section] = v1alpha1.Comment(k.Name(), section)
 		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(same)) {
+		fmt.Fprintf(b, "\nAs in [%s](#%s): %s.\n", kind, strings.ToLower(kind), strings.Join(same[kind], ", "))
 	}
 	for _, name := range []string{"node"} {
 		if text := sections[name]; text != "" {
