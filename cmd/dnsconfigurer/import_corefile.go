@@ -20,7 +20,8 @@ NodeLocal DNSCache to a NodeCacheConfiguration, the file of "nodecache". FILE is
 the files that it imports, or YAML with its ConfigMap and the ConfigMaps that it imports.
 
 What is different without CoreDNS is written to standard error, with its place. Exit code 1: some
-queries would get other answers, or CoreDNS 1.15 refuses the Corefile, except for what it had before.`,
+queries would get other answers, or CoreDNS 1.15 refuses the Corefile, except for what
+earlier versions had.`,
 		Example: `  dnsconfigurer import-corefile Corefile > dns.yaml
   kubectl get configmap -n kube-system coredns -o yaml | dnsconfigurer import-corefile -`,
 		Args: usage.OneArgument("FILE"),
