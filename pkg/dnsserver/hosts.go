@@ -6,6 +6,8 @@ package dnsserver
 import (
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -20,6 +22,7 @@ import (
 type Hosts struct {
 	TTL   uint32 // of all records, in seconds
 	names map[fqdn.Name]hostRecords
+	id    uint64 // random, if there are names
 }
 
 // hostRecords are the records of a name: addresses, or the names of an address.
@@ -79,7 +82,7 @@ func (h *Hosts) AddLine(line string) error {
 	case len(names) == 0:
 		return fmt.Errorf("%s has no name", addr)
 	case h.names == nil:
-		h.names = map[fqdn.Name]hostRecords{}
+		h.names, h.id = map[fqdn.Name]hostRecords{}, 1+rand.Uint64N(math.MaxUint64)
 	}
 	for _, name := range names {
 		r := h.names[name]

@@ -30,8 +30,8 @@ type Rules struct {
 	memo [memoSize]atomic.Pointer[nameRules]
 }
 
-// Limits of Rules. A question for a new name tries all rules: 1,000 with a regular expression take 30 us at most, unless
-// the name has the fixed part of many.
+// Limits of Rules. A question for a new name tries all rules: 1,000 take 8 us, and 14 us with regular expressions that have
+// a fixed part; for the longest names 10 and 60 us.
 const (
 	maxRewrites = 1000
 	maxAnswers  = 200
@@ -49,18 +49,18 @@ type nameRules struct {
 	rewrite *rewrite      // nil: the name is not rewritten
 	answers []*answerRule // of any type
 
-	lacking atomic.Pointer[Hosts] // hosts that lack the name; nil: not known
+	lacking atomic.Uint64 // Hosts.id of hosts that lack the name; 0: not known
 }
 
 // lacks reports whether the hosts lack the name. It looks the name up once.
 func (n *nameRules) lacks(h *Hosts) bool {
-	if n.lacking.Load() == h {
+	if n.lacking.Load() == h.id {
 		return true
 	}
 	if _, ok := h.names[n.name]; ok {
 		return false
 	}
-	n.lacking.Store(h)
+	n.lacking.Store(h.id)
 	return true
 }
 
