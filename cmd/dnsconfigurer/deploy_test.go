@@ -120,14 +120,3 @@ func TestDeploy_ClusterDNS(t *testing.T) {
 		t.Errorf("rights of the role and requests (-role +requests):\n%s", diff)
 	}
 }
-
-// TestDeploy_ConfigMaps: config check accepts the ConfigMaps of the manifests as they are.
-func TestDeploy_ConfigMaps(t *testing.T) {
-	for _, path := range []string{"cluster-dns/config.yaml", "node-cache/config.yaml", "agent/config.yaml"} {
-		var stdout, stderr bytes.Buffer
-		code := run(t.Context(), []string{"config", "check", "../../deploy/" + path}, nil, &stdout, &stderr)
-		if code != exitOK || stdout.Len() > 0 || !strings.Contains(stderr.String(), "Configuration: no errors in its fields") {
-			t.Errorf("%s: exit code %d\n%s%s", path, code, &stdout, &stderr)
-		}
-	}
-}

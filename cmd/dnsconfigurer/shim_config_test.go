@@ -5,7 +5,6 @@ package main
 
 import (
 	"bytes"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -69,56 +68,58 @@ func (n *fileNode) version() {
 	}
 }
 
-// badConfigs are configurations with which the shim must serve, with words of the error.
-var badConfigs = []struct {
-	name  string
-	files map[string]string
-	want  string
-}{
-	{"no kubeconfig", map[string]string{"kubeconfig": ""}, "kubeconfig: no such file or directory"},
-	{"half a kubeconfig", map[string]string{"kubeconfig": "apiVersion: v1\nclusters: [{na"}, "kubeconfig: "},
-	{"no client certificate",
-		map[string]string{"kubeconfig": "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n" +
-			"users: [{name: u, user: {client-certificate: /nowhere/cert.pem, client-key: /nowhere/key.pem}}]\n" +
-			"contexts: [{name: c, context: {cluster: c, user: u}}]\ncurrent-context: c\n"},
-		"/nowhere/cert.pem"},
-	{"no node name", map[string]string{"shim.yaml": strings.Replace(fileShim, ", nodeName: Worker", "", 1)},
-		"shim.yaml: node.nodeName: missing"},
-	{"no node name and no API server",
-		map[string]string{
-			"shim.yaml": strings.NewReplacer(", nodeName: Worker", "", "kubeconfig: $DIR/kubeconfig\n", "").Replace(fileShim)},
-		"shim.yaml: node.nodeName: missing"},
-	{"no node facts", map[string]string{"shim.yaml": strings.Replace(fileShim, "kubeletConfig: kubelet.yaml, ", "", 1)},
-		"node facts missing"},
-	{"a misspelled mode", map[string]string{"shim.yaml": fileShim + "mode: Guess\n"},
-		`shim.yaml: mode: "Guess": want Generate, Force or Observe`},
-	{"Force without a cluster DNS",
-		map[string]string{"shim.yaml": fileShim + "mode: Force\n",
-			"kubelet.yaml": strings.Replace(nodeKubelet, "clusterDNS: [10.96.0.10]\n", "", 1)},
-		"shim.yaml: mode: Force without a cluster DNS"},
-	{"Fail without a kubeconfig",
-		map[string]string{"shim.yaml": strings.Replace(fileShim, "kubeconfig: $DIR/kubeconfig\n", "onUnknownPod: Fail\n", 1)},
-		`shim.yaml: onUnknownPod: "Fail": without a kubeconfig no pod of the API server would start`},
-	{"a lookup without end", map[string]string{"shim.yaml": strings.Replace(fileShim, "lookupTimeout: 30s", "lookupTimeout: 31s", 1)},
-		`shim.yaml: lookupTimeout: "31s": want 100ms to 30s`},
-	{"Observe that fails", map[string]string{"shim.yaml": fileShim + "mode: Observe\nonUnknownPod: Fail\n"},
-		`shim.yaml: onUnknownPod: "Fail": mode Observe changes nothing`},
-	{"an unknown field", map[string]string{"shim.yaml": fileShim + "mod: Force\n"}, `shim.yaml: unknown field "mod"`},
-	{"a name as node cache", map[string]string{"shim.yaml": fileShim + "autopath: {nodeCache: localhost}\n"},
-		`shim.yaml: autopath.nodeCache: "localhost" is not an IP address`},
-	{"http is not an address", map[string]string{"shim.yaml": strings.Replace(fileShim, "$HTTP", "nonsense", 1)},
-		`shim.yaml: http: "nonsense" is not an address with a port`},
-	{"half a kubelet file", map[string]string{"kubelet.yaml": "apiVersion: kubelet.config.k8s.io/v1beta1\nki"}, "kubelet.yaml: "},
-	{"no kubelet file", map[string]string{"kubelet.yaml": ""}, "kubelet.yaml: no such file or directory"},
-}
-
 // TestShim_BadConfig starts the shim with configurations that are invalid: it serves, sandboxes
-// pass, and when the files are valid the next sandbox is decided.
+// pass, and when the files are valid the next sandbox is decided. `config check` finds the same error.
 func TestShim_BadConfig(t *testing.T) {
-	for _, tt := range badConfigs {
+	place := regexp.MustCompile(`:[0-9]+:[0-9]+`)
+	for _, tt := range []struct {
+		name  string
+		files map[string]string
+		want  string // words of the error
+	}{
+		{"no kubeconfig", map[string]string{"kubeconfig": ""}, "kubeconfig: no such file or directory"},
+		{"half a kubeconfig", map[string]string{"kubeconfig": "apiVersion: v1\nclusters: [{na"}, "kubeconfig: "},
+		{"no client certificate",
+			map[string]string{"kubeconfig": "apiVersion: v1\nkind: Config\n" +
+				"clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n" +
+				"users: [{name: u, user: {client-certificate: /nowhere/cert.pem, client-key: /nowhere/key.pem}}]\n" +
+				"contexts: [{name: c, context: {cluster: c, user: u}}]\ncurrent-context: c\n"},
+			"/nowhere/cert.pem"},
+		{"no node name", map[string]string{"shim.yaml": strings.Replace(fileShim, ", nodeName: Worker", "", 1)},
+			"shim.yaml: node.nodeName: missing"},
+		{"no node name and no API server",
+			map[string]string{
+				"shim.yaml": strings.NewReplacer(", nodeName: Worker", "", "kubeconfig: $DIR/kubeconfig\n", "").Replace(fileShim)},
+			"shim.yaml: node.nodeName: missing"},
+		{"no node facts", map[string]string{"shim.yaml": strings.Replace(fileShim, "kubeletConfig: kubelet.yaml, ", "", 1)},
+			"node facts missing"},
+		{"a misspelled mode", map[string]string{"shim.yaml": fileShim + "mode: Guess\n"},
+			`shim.yaml: mode: "Guess": want Generate, Force or Observe`},
+		{"Force without a cluster DNS",
+			map[string]string{"shim.yaml": fileShim + "mode: Force\n",
+				"kubelet.yaml": strings.Replace(nodeKubelet, "clusterDNS: [10.96.0.10]\n", "", 1)},
+			"shim.yaml: mode: Force without a cluster DNS"},
+		{"Fail without a kubeconfig",
+			map[string]string{"shim.yaml": strings.Replace(fileShim, "kubeconfig: $DIR/kubeconfig\n", "onUnknownPod: Fail\n", 1)},
+			`shim.yaml: onUnknownPod: "Fail": without a kubeconfig no pod of the API server would start`},
+		{"a lookup without end", map[string]string{"shim.yaml": strings.Replace(fileShim, "lookupTimeout: 30s", "lookupTimeout: 31s", 1)},
+			`shim.yaml: lookupTimeout: "31s": want 100ms to 30s`},
+		{"Observe that fails", map[string]string{"shim.yaml": fileShim + "mode: Observe\nonUnknownPod: Fail\n"},
+			`shim.yaml: onUnknownPod: "Fail": mode Observe changes nothing`},
+		{"an unknown field", map[string]string{"shim.yaml": fileShim + "mod: Force\n"}, `shim.yaml: unknown field "mod"`},
+		{"a name as node cache", map[string]string{"shim.yaml": fileShim + "autopath: {nodeCache: localhost}\n"},
+			`shim.yaml: autopath.nodeCache: "localhost" is not an IP address`},
+		{"http is not an address", map[string]string{"shim.yaml": strings.Replace(fileShim, "$HTTP", "nonsense", 1)},
+			`shim.yaml: http: "nonsense" is not an address with a port`},
+		{"half a kubelet file", map[string]string{"kubelet.yaml": "apiVersion: kubelet.config.k8s.io/v1beta1\nki"}, "kubelet.yaml: "},
+		{"no kubelet file", map[string]string{"kubelet.yaml": ""}, "kubelet.yaml: no such file or directory"},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newFileNode(t)
 			n.writeAll(tt.files)
+			if code, out := n.check(); code != exitFailed || !strings.Contains(place.ReplaceAllString(out, ""), tt.want) {
+				t.Errorf("config check: exit code %d, want %q:\n%s", code, tt.want, out)
+			}
 			n.start("--config", n.dir+"/shim.yaml")
 			n.version()
 			n.expect("with a bad configuration", request("web", "u1", "api"), request("web", "u1", "api"))
@@ -250,27 +251,15 @@ func TestShim_ForceUnknown(t *testing.T) {
 	})
 }
 
-// TestConfigCheck_Shim: `config check` finds what the shim finds.
+// TestConfigCheck_Shim: `config check` also looks for what a shim finds after its start.
 func TestConfigCheck_Shim(t *testing.T) {
-	place := regexp.MustCompile(`:[0-9]+:[0-9]+`)
 	n := newFileNode(t)
 	want := "dnsconfigurer: " + n.dir + "/shim.yaml: ShimConfiguration: no errors\n"
 	if code, out := n.check(); code != exitOK || out != want {
 		t.Errorf("a good configuration: exit code %d, want %q:\n%s", code, want, out)
 	}
-	tests := append(badConfigs[:len(badConfigs):len(badConfigs)], struct {
-		name  string
-		files map[string]string
-		want  string
-	}{"no manifests", map[string]string{"shim.yaml": strings.Replace(fileShim, "manifests: $DIR", "manifests: /nowhere", 1)},
-		"manifests: stat /nowhere: no such file or directory"})
-	for _, tt := range tests {
-		files := maps.Clone(n.files)
-		maps.Copy(files, tt.files)
-		n.writeAll(files)
-		code, out := n.check()
-		if code != exitFailed || !strings.Contains(place.ReplaceAllString(out, ""), tt.want) {
-			t.Errorf("%s: exit code %d, want %q:\n%s", tt.name, code, tt.want, out)
-		}
+	n.writeAll(map[string]string{"shim.yaml": strings.Replace(fileShim, "manifests: $DIR", "manifests: /nowhere", 1)})
+	if code, out := n.check(); code != exitFailed || !strings.Contains(out, "manifests: stat /nowhere: no such file or directory") {
+		t.Errorf("no manifests: exit code %d:\n%s", code, out)
 	}
 }

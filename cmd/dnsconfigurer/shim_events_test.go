@@ -127,20 +127,3 @@ func TestShim_HostFileEvents(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
-
-// TestShim_Modes: Observe counts and sends no event. Force edits although the kubelet has
-// other facts, with the event of an edit.
-func TestShim_Modes(t *testing.T) {
-	api := newClusterAPI(t, podOf("web", "u1"), podOf("last", "u2"))
-	n := newShimNode(t, api.url, map[string]string{"shim.yaml": nodeShim + "mode: Observe\n"})
-	n.expect("Observe", request("web", "u1", "api"), request("web", "u1", "api"))
-	n.configure(nodeShim + "mode: Force\n")
-	n.hangup()
-	hosts := withDNS(request("last", "u2", "api"), &runtimeapi.DNSConfig{Servers: []string{"192.0.2.53"}})
-	n.expect("Force", withDNS(request("last", "u2", "api"), autopathDNS()), hosts)
-	n.expectCounts(map[string]int{"observed": 1, "edited": 1})
-	n.eventually("the event", func() bool { return len(api.sent()) > 0 })
-	if first := api.sent()[0]; first.InvolvedObject.Name != "last" {
-		t.Errorf("an event about %s: %s", first.InvolvedObject.Name, first.Message)
-	}
-}

@@ -99,34 +99,6 @@ func TestShim_LookupTimeout(t *testing.T) {
 	n.expectCounts(map[string]int{"lookup_timeout": 1, "edited": 1})
 }
 
-// TestShim_HungLog starts more pods than log lines can wait while nothing reads the log.
-// Every pod starts. Lines that do not fit are counted, and the log says so when it is read.
-func TestShim_HungLog(t *testing.T) {
-	const pods = 2500 // 64 KiB in the pipe, 1,024 lines in the queue
-	n := newShimNode(t, "", map[string]string{"manifests/web.yaml": autopathManifest})
-	want := withDNS(request("web-worker", "0123456789abcdef", "file"), autopathDNS())
-	n.expect("before", want, request("web-worker", "0123456789abcdef", "file"))
-	resume := n.log.Hang()
-	defer func() { resume() }()
-	for i := range pods {
-		n.expect(fmt.Sprint("pod ", i), want, request("web-worker", "0123456789abcdef", "file"))
-	}
-	n.expectCounts(map[string]int{"edited": pods + 1})
-	if body := get(t, n.http, "/metrics"); strings.Contains(body, "\ndnsconfigurer_log_lines_dropped_total 0\n") {
-		t.Errorf("no line is dropped:\n%s", body)
-	}
-	resume()
-	resume = func() {}
-	edited := func() int { return strings.Count(n.log.String(), "sandbox edited") }
-	n.eventually("the lines that waited", func() bool { // at its end the process waits a second for its log
-		return edited() >= 1024 && strings.Contains(n.log.String(), "log lines dropped")
-	})
-	n.stop()
-	if edited() > pods {
-		t.Errorf("the log has %d of %d pods", edited(), pods)
-	}
-}
-
 // TestShim_HungLogStop starts the command with a log in which no byte has room. It serves, and
 // SIGTERM ends it, although a call of the runtime does not end and no line was written.
 func TestShim_HungLogStop(t *testing.T) {

@@ -165,16 +165,6 @@ func TestShim_BrokenAPI(t *testing.T) {
 	})
 }
 
-// TestShim_RecreatedPod has two pods of one name after each other, such as those of a
-// StatefulSet: a pod is identified by its UID.
-func TestShim_RecreatedPod(t *testing.T) {
-	api := newClusterAPI(t, podOf("web-0", "new"))
-	n := newShimNode(t, api.url, nil)
-	n.expect("the previous pod", request("web-0", "old", "api"), request("web-0", "old", "api"))
-	n.expect("the present pod", withDNS(request("web-0", "new", "api"), autopathDNS()), request("web-0", "new", "api"))
-	n.expectCounts(map[string]int{"unknown_pod": 1, "edited": 1})
-}
-
 // TestShim_MirrorPod has a mirror pod with a policy and a nameserver that its static pod does not
 // have: anyone who may create pods could have made it. The manifest has precedence. Without one
 // the mirror pod agrees with no kubelet, and mode Force, which compares nothing, does not use it.
@@ -194,27 +184,6 @@ func TestShim_MirrorPod(t *testing.T) {
 	n.expect("Force with a manifest", fromFile, withDNS(plainRequest("web-worker", "h1", "file"), hosts))
 	n.expect("Force without a manifest", withDNS(fromURL, hosts), withDNS(plainRequest("web-worker", "h1", "http"), hosts))
 	n.expectCounts(map[string]int{"unchanged": 1, "node_facts_mismatch": 1, "edited": 1, "unknown_pod": 1})
-}
-
-// TestShim_KubeletFileChanged changes the cluster DNS of the kubelet: while the facts of the
-// shim differ from the kubelet's, requests are not edited.
-func TestShim_KubeletFileChanged(t *testing.T) {
-	api := newClusterAPI(t, podOf("web", "u1"))
-	n := newShimNode(t, api.url, nil)
-	n.expect("before", withDNS(request("web", "u1", "api"), autopathDNS()), request("web", "u1", "api"))
-	q := func() *runtimeapi.PodSandboxConfig {
-		q := request("web", "u1", "api")
-		q.DnsConfig.Servers[0] = "10.96.0.99"
-		return q
-	}
-	n.expect("a stale shim", q(), q())
-	n.write("kubelet.yaml", strings.Replace(nodeKubelet, "10.96.0.10", "10.96.0.99", 1))
-	n.hangup()
-	dns := autopathDNS()
-	dns.Servers[0] = "10.96.0.99"
-	n.expect("after", withDNS(q(), dns), q())
-	n.expect("a kubelet that was not restarted", request("web", "u1", "api"), request("web", "u1", "api"))
-	n.expectCounts(map[string]int{"edited": 2, "node_facts_mismatch": 2})
 }
 
 // hangup sends SIGHUP, and waits until the configuration is applied.
@@ -260,45 +229,12 @@ func TestShim_Resolved(t *testing.T) {
 	n.write("resolve/resolv.conf", "# No DNS servers known.\n")
 	n.expect("the link is down", q("192.0.2.54", "b.example"), stubbed("b.example"))
 	n.logs(`error="uplink file of systemd-resolved: the file has no nameserver"`)
+	n.configure(config + "resolve/resolv.conf}\nautopath: {clusterDNSFallback: true}\n")
+	n.hangup()
+	n.expect("after a reload", q("192.0.2.54", "b.example"), stubbed("b.example"))
 	n.write("resolv.conf", "nameserver 198.51.100.1\n")
 	n.expect("systemd-resolved is removed", q("198.51.100.1", ""), q("198.51.100.1", ""))
-	n.expectCounts(map[string]int{"unchanged": 2, "edited": 4, "node_facts_mismatch": 1})
-}
-
-// TestShim_LastGoodHostFile removes the servers from the host's file. The kubelet uses what is
-// left; the shim keeps the last good version, also after a reload.
-func TestShim_LastGoodHostFile(t *testing.T) {
-	n := newShimNode(t, "", map[string]string{
-		"manifests/web.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nspec: {dnsPolicy: Default}\n",
-	})
-	good := &runtimeapi.DNSConfig{Servers: []string{"192.0.2.53"}, Searches: []string{"corp.example"}}
-	q := func(dns *runtimeapi.DNSConfig) *runtimeapi.PodSandboxConfig {
-		return withDNS(plainRequest("web-worker", "h1", "file"), dns)
-	}
-	n.expect("a good file", q(good), q(good))
-	n.write("resolv.conf", "# nothing\n")
-	n.expect("an empty one", q(good), q(&runtimeapi.DNSConfig{}))
-	n.configure(nodeShim + "autopath: {clusterDNSFallback: true}\n")
-	n.hangup()
-	n.expect("after a reload", q(good), q(&runtimeapi.DNSConfig{}))
-	n.expectCounts(map[string]int{"unchanged": 1, "edited": 2})
-}
-
-// TestShim_NoUplinkFile: without the uplink file pods get the stub, and the log says why.
-func TestShim_NoUplinkFile(t *testing.T) {
-	const stub = "nameserver 127.0.0.53\n"
-	n := newShimNode(t, "", map[string]string{
-		"shim.yaml": "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\nlookupTimeout: 30s\n" +
-			"node: {kubeletConfig: kubelet.yaml, nodeName: Worker, hostResolver: ./nowhere}\n",
-		"resolv.conf": stub, "manifests/web.yaml": "apiVersion: v1\nkind: Pod\n" +
-			"metadata: {name: web, namespace: shop}\nspec: {dnsPolicy: Default}\n",
-	})
-	q := func() *runtimeapi.PodSandboxConfig {
-		return withDNS(plainRequest("web-worker", "h1", "file"), &runtimeapi.DNSConfig{Servers: []string{"127.0.0.53"}})
-	}
-	n.expect("no uplink file", q(), q())
-	n.expectCounts(map[string]int{"unchanged": 1})
-	n.logs("nowhere: no such file or directory")
+	n.expectCounts(map[string]int{"unchanged": 2, "edited": 5, "node_facts_mismatch": 1})
 }
 
 // TestShim_Termination: after SIGTERM the shim logs it, and is not ready. It serves metrics until the

@@ -147,25 +147,6 @@ func TestReload(t *testing.T) {
 	})
 }
 
-// TestReload_HalfWritten writes a file in pieces: only a content that lasts is applied.
-func TestReload_HalfWritten(t *testing.T) {
-	withReloader(t, func(r *reloadTest) {
-		text := reloadedShim + "mode: Observe\n"
-		for end := 10; end < len(text); end += 10 {
-			r.write("shim.yaml", text[:end])
-			r.poll()
-		}
-		r.write("shim.yaml", text)
-		r.poll()
-		r.poll("configuration applied", "mode=Observe")
-		r.write("shim.yaml", "mode: Force")
-		r.poll()
-		r.write("shim.yaml", text) // as applied
-		r.poll()
-		r.poll()
-	})
-}
-
 // TestReload_InvalidFile keeps the previous configuration, and logs the reason once.
 func TestReload_InvalidFile(t *testing.T) {
 	for _, bad := range []struct{ name, file, text, want string }{
@@ -178,10 +159,16 @@ func TestReload_InvalidFile(t *testing.T) {
 		{"bad domain", "kubelet.yaml", strings.Replace(reloadedKubelet, "cluster.local", "a b", 1),
 			`kubelet.yaml: clusterDomain: \"a b\": want one DNS name`},
 		{"another kind", "kubelet.yaml", "apiVersion: v1\nkind: Pod\n", "kubelet.yaml: is "},
+		{"removed, as in an update without rename", "kubelet.yaml", "-", "no such file or directory"},
 	} {
 		t.Run(bad.name, func(t *testing.T) {
 			withReloader(t, func(r *reloadTest) {
 				r.write(bad.file, bad.text)
+				if path := filepath.Join(r.dir, bad.file); bad.text == "-" {
+					if err := os.Remove(path); err != nil {
+						t.Fatal(err)
+					}
+				}
 				r.poll()
 				r.poll("level=ERROR", bad.want)
 				r.success(0)
@@ -194,23 +181,6 @@ func TestReload_InvalidFile(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestReload_MissingFile removes a file for a while, as an update without rename does.
-func TestReload_MissingFile(t *testing.T) {
-	withReloader(t, func(r *reloadTest) {
-		path := filepath.Join(r.dir, "kubelet.yaml")
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-		r.poll()
-		r.poll("level=ERROR", "no such file or directory")
-		r.success(0)
-		r.write("kubelet.yaml", reloadedKubelet)
-		r.poll()
-		r.poll("configuration applied")
-		r.success(1)
-	})
 }
 
 func TestReload_Signal(t *testing.T) {
