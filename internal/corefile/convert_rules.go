@@ -69,14 +69,11 @@ func (c *converter) template(b *Block, d Directive) {
 			c.note(d, "template: no %s for all names, Services, too", t.rule.Type)
 		}
 		t.rule.Zone = z
-		if len(t.patterns) == 0 {
-			c.answer(t, "", cacheTTL(b), d)
-			continue
+		complete := true
+		for _, regex := range append(t.patterns, "")[:max(len(t.patterns), 1)] {
+			complete = c.answer(t, regex, cacheTTL(b), d) && complete
 		}
-		for _, regex := range t.patterns {
-			c.answer(t, regex, cacheTTL(b), d)
-		}
-		if !t.falls {
+		if len(t.patterns) > 0 && !t.falls && complete {
 			c.addAnswer(v1alpha1.Answer{Zone: z, Type: t.rule.Type, Rcode: "SERVFAIL"}, d)
 			c.note(d, "template without fallthrough: names that do not match get SERVFAIL: delete the rule to look them up")
 		}
@@ -108,28 +105,32 @@ func (c *converter) templateProperty(t *templateStanza, property Directive) {
 	}
 }
 
-// answer adds the rule of a template for one of its zones and patterns.
-func (c *converter) answer(t templateStanza, regex string, maxTTL int, d Directive) {
+// answer adds the rule of a template for one of its zones and patterns. It reports whether there is one.
+func (c *converter) answer(t templateStanza, regex string, maxTTL int, d Directive) bool {
 	rule := t.rule
 	rule.Regex = regex
+	if len(t.records) > 0 && rule.Type == "" {
+		c.note(d, "template: records of other types than the question's are left out")
+	}
 	for _, text := range t.records {
 		record, ok := recordOf(text, rule, maxTTL)
 		if !ok {
 			c.changes(d, "template answer %q: has no counterpart: the template is left out", text)
-			return
+			return false
 		}
 		rule.Records = append(rule.Records, record)
 	}
-	c.addAnswer(rule, d)
+	return c.addAnswer(rule, d)
 }
 
-// addAnswer adds an answer, unless the server would refuse it.
-func (c *converter) addAnswer(a v1alpha1.Answer, d Directive) {
+// addAnswer adds an answer, and reports false if the server would refuse it.
+func (c *converter) addAnswer(a v1alpha1.Answer, d Directive) bool {
 	if err := new(dnsserver.Rules).AddAnswer(dnsserver.Answer(a)); err != nil {
 		c.changes(d, "%s: has no counterpart: %v", d, err)
-		return
+		return false
 	}
 	c.addRule("answers", a, d)
+	return true
 }
 
 // addRule adds an item to a list, once.

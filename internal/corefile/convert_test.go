@@ -119,7 +119,7 @@ func TestConvert(t *testing.T) {
 			`- {"zone":"c.b.example","type":"A","regex":"^(?P<x>[0-9]+)-([0-9]+)","records":["60 IN A 192.0.{x}.{2}"]}` + "\n" +
 				`- {"zone":"c.b.example","type":"A","rcode":"SERVFAIL"}`, "without fallthrough", false},
 		{"an alias", plain + "template IN ANY b.example {\nanswer \"{{ .Name }} IN CNAME {{ .Name }}c.{{ .Zone }}\"\n}\n}",
-			`- {"zone":"b.example","records":["IN CNAME {0}c.b.example."]}`, "", false},
+			`- {"zone":"b.example","records":["IN CNAME {0}c.b.example."]}`, "records of other types", false},
 		{"another owner", plain + "template IN A b.example {\nanswer \"a.example 60 IN A 192.0.2.1\"\n}\n}",
 			"", "has no counterpart", true},
 		{"a function", plain + "template IN A b.example {\nmatch (a*)\n" +
