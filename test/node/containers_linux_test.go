@@ -5,7 +5,6 @@ package node
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -138,34 +137,4 @@ func (n *nri) checkUsers(ctx context.Context, t *testing.T, container string) {
 	if got := strings.Join(strings.Fields(out), " "); err != nil || got != want {
 		t.Errorf("users and file: %q, want %q: %v", got, want, err)
 	}
-}
-
-// parsed is a resolv.conf as a library reads it.
-type parsed struct {
-	Nameservers string
-	Search      []string
-	Ndots       string
-}
-
-func parseOutput(t *testing.T, out string) (r parsed) {
-	t.Helper()
-	var servers []string
-	for line := range strings.Lines(out) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		switch key {
-		case "nameserver": // the address and the number of the interface
-			address, _, _ := strings.Cut(value, " ")
-			servers = append(servers, address)
-		case "search": // in hexadecimal
-			domain, err := hex.DecodeString(value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Search = append(r.Search, string(domain))
-		case "ndots":
-			r.Ndots = value
-		}
-	}
-	r.Nameservers = fmt.Sprint(servers)
-	return r
 }

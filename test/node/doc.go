@@ -1,12 +1,15 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node tests shim, relay and agent with a real container runtime. The tests of pkg/cri use a
+// Package node tests the shim with a real container runtime. The tests of pkg/cri use a
 // simulated runtime, and with it our assumptions about runtimes. Here containerd and
 // runc start the containers, and the /etc/resolv.conf that a process inside one reads
-// is compared with the decision of the policy engine. TestShimRefresh has a shim, and simulates the kubelet:
+// is compared with the decision of the policy engine. TestNode simulates the kubelet,
+// so that it can send any request:
 //
 //	the test, as a kubelet --CRI--> Shim --CRI--> containerd --> runc, CNI
+//	        |                                         ^
+//	        +------- directly, without the shim ------+
 //
 // TestNRI has no shim: containerd calls the plugin of dnsconfigurer.
 //

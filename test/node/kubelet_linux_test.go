@@ -5,6 +5,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
 
 // kubelet simulates the machine's kubelet for a runtime: containerd or a shim.
@@ -91,6 +93,23 @@ busybox cat /etc/resolv.conf`
 
 // config returns the DNS configuration in v.
 func (v view) config() resolvconf.Config { return resolvconf.Parse(v.ResolvConf).Config() }
+
+// runPod runs a pod with one container from its start to its end, and returns the view of
+// the container.
+func (k kubelet) runPod(ctx context.Context, config *runtimeapi.PodSandboxConfig) (v view, err error) {
+	ctx, cancel := within(ctx)
+	defer cancel()
+	sandbox, err := k.start(ctx, config)
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, k.remove(ctx, sandbox)) }()
+	container, err := k.startContainer(ctx, sandbox, config, nodetools.PauseImage)
+	if err != nil {
+		return v, err
+	}
+	return k.view(ctx, container)
+}
 
 func (k kubelet) start(ctx context.Context, config *runtimeapi.PodSandboxConfig) (sandbox string, err error) {
 	r, err := k.runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})

@@ -10,15 +10,26 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
+
+// TestNode boots one machine and runs every pod of the package on it.
+func TestNode(t *testing.T) {
+	m := newMachine(t, "")
+	t.Run("limits", m.testLimits)
+	t.Run("outcomes", m.testOutcomes)
+	t.Run("injection", m.testInjection)
+	t.Run("restart of containerd", m.testRestart)
+}
 
 // facts are those of the machine's kubelet.
 func facts() policy.Node {
@@ -131,9 +142,60 @@ func withAnnotation(pod *corev1.Pod, key, value string) *corev1.Pod {
 	return pod
 }
 
-// autopathPod returns a pod whose DNS differs from the kubelet's.
-func autopathPod(name string) *corev1.Pod {
-	return withAnnotation(newPod(name, corev1.PodSpec{}), policy.OverrideAnnotation, "ClusterFirstWithAutopath")
+// check compares the view of a container of pod with d.
+func check(t *testing.T, v view, pod *corev1.Pod, d policy.Decision) {
+	t.Helper()
+	hostname := d.Hostname
+	if pod.Spec.HostNetwork {
+		hostname = nodeName
+	}
+	if diff := cmp.Diff(d.Config(), v.config()); diff != "" {
+		t.Errorf("resolv.conf (-want +got):\n%s\nthe file:\n%s", diff, v.ResolvConf)
+	}
+	if ignored := resolvconf.Parse(v.ResolvConf).Ignored; ignored != nil {
+		t.Errorf("the file has lines without effect: %v\n%s", ignored, v.ResolvConf)
+	}
+	got := [...]string{v.Hostname, v.HostnameEnv, v.HostnameFile}
+	if diff := cmp.Diff([...]string{hostname, hostname, hostname}, got); diff != "" {
+		t.Errorf("uname, $HOSTNAME, /etc/hostname (-want +got):\n%s", diff)
+	}
+}
+
+// nextReport returns the next report, which must be about pod.
+func (s shim) nextReport(t *testing.T, pod *corev1.Pod) cri.Report {
+	t.Helper()
+	select {
+	case r := <-s.reports:
+		if got, want := [...]string{r.Sandbox.Namespace, r.Sandbox.Name, r.Sandbox.UID},
+			[...]string{pod.Namespace, pod.Name, string(pod.UID)}; got != want {
+			t.Fatalf("report about %q, want %q", got, want)
+		}
+		return r
+	default: // Report is called before the request is forwarded
+		t.Fatal("no report")
+		return cri.Report{}
+	}
+}
+
+// runEdited runs pod through a shim, which must edit the request, and returns what its container sees:
+// the engine's decision.
+func (m *machine) runEdited(t *testing.T, pod *corev1.Pod, request ...func(*runtimeapi.PodSandboxConfig)) view {
+	t.Helper()
+	hook := m.hook(t, pod)
+	s := m.startShim(t, hook)
+	config := s.sandboxOf(hook.Engine, m.host(), pod)
+	for _, change := range request {
+		change(config)
+	}
+	v, err := s.runPod(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := s.nextReport(t, pod); r.Outcome != cri.Edited {
+		t.Errorf("the shim reports %s (%s), want %s", r.Outcome, r.Detail, cri.Edited)
+	}
+	check(t, v, pod, m.decide(hook, pod))
+	return v
 }
 
 // dnsConfig returns a dnsConfig that adds to every list of the base.

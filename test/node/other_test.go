@@ -7,4 +7,4 @@ package node
 
 import "testing"
 
-func TestNRI(t *testing.T) { t.Skip("needs the namespaces and the container runtimes of Linux") }
+func TestNode(t *testing.T) { t.Skip("needs the namespaces and the container runtimes of Linux") }
