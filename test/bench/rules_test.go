@@ -223,12 +223,16 @@ const maxRuleFailures = 5
 // compareRules asks both servers for the names, with five types each.
 func compareRules(t *testing.T, portOfPeer, portOfServer string, names []string, notes string) {
 	t.Helper()
-	answerOf(t, portOfPeer, "w.example.", dns.TypeMX)
-	answerOf(t, portOfServer, "w.example.", dns.TypeMX)
+	answerOf(t, portOfPeer, "0.", dns.TypeA) // no rule matches it
+	answerOf(t, portOfServer, "0.", dns.TypeA)
 	questions, answered, failures := 0, 0, 0
 	for _, name := range names {
 		for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeMX, dns.TypeTXT, dns.TypeSRV} {
 			want, got := replyOf(t, portOfPeer, name+".", qtype), replyOf(t, portOfServer, name+".", qtype)
+			if want != got && failures == 0 { // the manifests may not be loaded yet
+				time.Sleep(100 * time.Millisecond)
+				got = replyOf(t, portOfServer, name+".", qtype)
+			}
 			questions++
 			if strings.Contains(want, "\t") {
 				answered++
