@@ -192,12 +192,6 @@ func TestQueryLog_File(t *testing.T) {
 			t.Errorf("got %q, want %q: %v", got, step.want, err)
 		}
 	}
-	if err := errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	if err := write("line\n"); !errors.Is(err, syscall.ENXIO) {
-		t.Error(err)
-	}
 }
 
 // TestQueryLog_Apply: a reload changes the selection and the file. Lines that wait are written to the previous file.
