@@ -134,7 +134,6 @@ func (a *announcerTest) connect() (conn net.Conn, next func(podfile.Kind) podfil
 // TestAnnouncer sends all sandboxes to each agent, and those that start and stop to the one that listens.
 func TestAnnouncer(t *testing.T) {
 	a := newAnnouncerTest(t, &fakeRuntime{})
-	a.add("before", cri.Report{}) // no agent: the list has it
 	for range 2 {
 		conn, next := a.connect()
 		next(podfile.Reset)
@@ -203,12 +202,16 @@ func TestAnnouncer_RuntimeHangs(t *testing.T) {
 	next(podfile.Reset)
 }
 
-// TestAnnouncer_NoAgent: a shim without an agent logs nothing.
+// TestAnnouncer_NoAgent: a shim without an agent logs nothing, and keeps no sandbox: the list for the next agent has it.
 func TestAnnouncer_NoAgent(t *testing.T) {
 	var log bytes.Buffer
 	a := newAnnouncer(filepath.Join(t.TempDir(), "a.sock"), nil, slog.New(slog.NewTextHandler(&log, nil)))
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
+	a.add("s3", cri.Report{})
+	if n := len(a.started); n > 0 {
+		t.Errorf("%d sandboxes wait", n)
+	}
 	if err := a.run(ctx); err != nil || log.Len() > 0 {
 		t.Errorf("%v, log:\n%s", err, &log)
 	}
