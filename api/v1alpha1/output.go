@@ -301,6 +301,7 @@ type AdviseResult struct {
 	Servers       int              `json:"servers"`       // whose counts were read
 	Hours         float64          `json:"hours"`         // that the counts cover, at most; figures are extrapolated to a day
 	QueriesPerDay uint64           `json:"queriesPerDay"` // of all workloads
+	OthersPerDay  uint64           `json:"othersPerDay"`  // of nodes, ended pods, pods outside of -n, and clients without a counter
 	Workloads     []WorkloadAdvice `json:"workloads"`     // those that can save most first
 	NotRead       []string         `json:"notRead"`       // servers whose counts could not be read, and why
 }

@@ -295,8 +295,13 @@ func TestAdvise_Workloads(t *testing.T) {
 		pod("db-0", "fd00::1", owned("StatefulSet", "db")),
 		pod("dns", "10.244.3.3", owned("ReplicaSet", "dns-1")), // a server: its queries are those of others
 	}
+	sources[1].Report.Others.Queries = 1000
 	var got []string
-	for _, w := range advise.Advise(sources, pods).Workloads {
+	result := advise.Advise(sources, pods)
+	if result.QueriesPerDay != 545 || result.OthersPerDay != 1000+9+2*7 {
+		t.Errorf("%d queries of pods, %d of others", result.QueriesPerDay, result.OthersPerDay)
+	}
+	for _, w := range result.Workloads {
 		got = append(got, fmt.Sprintf("%s %s, %d pods: %d", w.Kind, w.Name, w.Pods, w.QueriesPerDay))
 	}
 	want := []string{"Deployment web, 2 pods: 300", "Pod young, 1 pods: 240", "StatefulSet db, 1 pods: 5"}

@@ -32,7 +32,7 @@ type Source struct {
 }
 
 // Advise returns the workloads that ask the servers, those that can save most first. Pods are all pods of the
-// cluster, or those of a namespace; other clients are left out.
+// cluster, or those of a namespace.
 func Advise(sources []Source, pods []corev1.Pod) v1alpha1.AdviseResult {
 	r := v1alpha1.AdviseResult{Servers: len(sources), Workloads: []v1alpha1.WorkloadAdvice{}}
 	byAddress := podsByAddress(pods)
@@ -43,11 +43,17 @@ func Advise(sources []Source, pods []corev1.Pod) v1alpha1.AdviseResult {
 	found := map[id]*workload{}
 	for _, s := range sources {
 		r.Hours = max(r.Hours, s.Report.Until.Sub(s.Report.Since).Hours())
+		others := s.Report.Others
 		for _, c := range s.Report.Clients {
-			if pod := byAddress[c.Address]; pod != nil && !servers[c.Address] {
+			switch pod := byAddress[c.Address]; {
+			case servers[c.Address]:
+			case pod == nil:
+				others.Add(c.ClientCounts)
+			default:
 				workloadOf(found, pod).add(pod, c.ClientCounts, s.Report)
 			}
 		}
+		r.OthersPerDay += perDay(others, s.Report.Until.Sub(s.Report.Since)).Queries
 		for _, n := range s.Report.Names {
 			if pod := byAddress[n.Address]; pod != nil && n.Absent && !servers[n.Address] {
 				w := workloadOf(found, pod)
@@ -127,5 +133,10 @@ func (w *workload) add(pod *corev1.Pod, counts dnsserver.ClientCounts, r dnsserv
 		w.pod = pod // the newest pods have the present settings
 	}
 	w.pods[pod.Name] = true
-	w.perDay.Add(counts.Scale(day.Seconds() / max(r.Until.Sub(since), minWindow).Seconds()))
+	w.perDay.Add(perDay(counts, r.Until.Sub(since)))
+}
+
+// perDay extrapolates the counts of a time to a day.
+func perDay(counts dnsserver.ClientCounts, window time.Duration) dnsserver.ClientCounts {
+	return counts.Scale(day.Seconds() / max(window, minWindow).Seconds())
 }

@@ -43,7 +43,8 @@ func WriteAdvice(w io.Writer, format string, r, before v1alpha1.AdviseResult) er
 		earlier[key{a.Namespace, a.Kind, a.Name}] = a
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "servers: %d, hours: %.1f, queries of pods: %s a day\n", r.Servers, r.Hours, grouped1000(r.QueriesPerDay))
+	fmt.Fprintf(&b, "servers: %d, hours: %.1f, queries of pods: %s a day, of other clients: %s\n",
+		r.Servers, r.Hours, grouped1000(r.QueriesPerDay), grouped1000(r.OthersPerDay))
 	described := 0
 	for _, a := range r.Workloads {
 		old, known := earlier[key{a.Namespace, a.Kind, a.Name}]
