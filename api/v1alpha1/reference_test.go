@@ -38,7 +38,7 @@ Fields may be added in every release; none is removed or changes its meaning wit
 
 // goTypes are the words of JSON for Go types.
 var goTypes = strings.NewReplacer("[]string", "list of strings", "[]", "list of ", "*bool", "boolean",
-	"bool", "boolean", "int64", "number", "int", "number")
+	"bool", "boolean", "uint64", "number", "int64", "number", "float64", "number", "int", "number")
 
 // TestOutputReference checks that docs/json.md is generated from the comments on the types of
 // the output.
