@@ -236,6 +236,26 @@ func TestAdvise_Patch(t *testing.T) {
 	}
 }
 
+// TestAdvise_Rollout: while a rollout sets ndots, the old pods still waste queries, and the newest one decides what is
+// advised.
+func TestAdvise_Rollout(t *testing.T) {
+	n := startNode(t, dnsserver.CountClients)
+	n.lookUp(t, libc.Glibc, resolvConf, numbered(40)...)
+	r := n.Clients()
+	r.Until = r.Since.Add(time.Hour)
+	old, changed := newPod(nil), newPod(&corev1.PodDNSConfig{Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: ptr.To("2")}}})
+	changed.Name, changed.Status.PodIPs = "web-5d9c7-y", []corev1.PodIP{{IP: "127.1.0.8"}}
+	changed.CreationTimestamp = metav1.Time{Time: r.Since.Add(time.Minute)}
+	r.Clients = append(r.Clients, dnsserver.Client{Address: netip.MustParseAddr("127.1.0.8")})
+	for range 2 { // in both orders
+		slices.Reverse(r.Clients)
+		w := advise.Advise([]advise.Source{{Report: r}}, []corev1.Pod{old, changed}).Workloads
+		if len(w) != 1 || w[0].Pods != 2 || len(w[0].Cures) > 0 {
+			t.Errorf("got %+v, want no advice", w)
+		}
+	}
+}
+
 // TestAdvise_HostileOwner: a tenant chooses the name of a pod's owner, and an operator may run the command.
 func TestAdvise_HostileOwner(t *testing.T) {
 	n := startNode(t, dnsserver.CountClients)

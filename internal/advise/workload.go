@@ -92,7 +92,7 @@ func podsByAddress(pods []corev1.Pod) map[netip.Addr]*corev1.Pod {
 // workload is a controller of pods, or a pod without one.
 type workload struct {
 	id
-	pod    *corev1.Pod // one of its pods
+	pod    *corev1.Pod // the newest of its pods, which has the present settings
 	pods   map[string]bool
 	perDay dnsserver.ClientCounts
 	names  map[string]uint64 // that do not exist, with their queries
@@ -130,7 +130,9 @@ func (w *workload) add(pod *corev1.Pod, counts dnsserver.ClientCounts, r dnsserv
 	since := r.Since
 	if started := pod.Status.StartTime; started != nil && started.After(since) {
 		since = started.Time
-		w.pod = pod // the newest pods have the present settings
+	}
+	if pod.CreationTimestamp.After(w.pod.CreationTimestamp.Time) {
+		w.pod = pod
 	}
 	w.pods[pod.Name] = true
 	w.perDay.Add(perDay(counts, r.Until.Sub(since)))
