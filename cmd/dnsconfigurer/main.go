@@ -89,14 +89,14 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exitFailed
 }
 
-// rootCommand returns the command with its subcommands. args is the command line: if it begins with the name
-// of a subcommand, the others are not made.
 // groupOfCommands are commands that help lists together.
 type groupOfCommands struct {
 	title    string // "": the last ones, without a title
 	commands map[string]func() *cobra.Command
 }
 
+// rootCommand returns the command with its subcommands. args is the command line: if it begins with the name
+// of a subcommand, the others are not made.
 func rootCommand(args []string) *cobra.Command {
 	printVersion := false
 	root := &cobra.Command{
