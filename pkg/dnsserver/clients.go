@@ -32,9 +32,7 @@ const MaxDots = 6
 // have counters of their own: a resolver most often asks for them because it tries its search list.
 type ClientCounts struct {
 	Queries uint64 `json:"queries"`
-	Waited  uint64 `json:"waited,omitempty"` // for other servers
 	Failed  uint64 `json:"failed,omitempty"` // rcodes other than NOERROR and NXDOMAIN
-	NoData  uint64 `json:"noData,omitempty"` // the name exists, but not with this type
 
 	Absent        uint64          `json:"absent,omitempty"`        // NXDOMAIN, not below a search domain
 	AbsentService uint64          `json:"absentService,omitempty"` // NXDOMAIN below svc in the cluster domain
@@ -55,9 +53,7 @@ func (c ClientCounts) Scale(factor float64) (scaled ClientCounts) {
 
 func (c *ClientCounts) combine(with ClientCounts, f func(count *uint64, n uint64)) {
 	f(&c.Queries, with.Queries)
-	f(&c.Waited, with.Waited)
 	f(&c.Failed, with.Failed)
-	f(&c.NoData, with.NoData)
 	f(&c.Absent, with.Absent)
 	f(&c.AbsentService, with.AbsentService)
 	for i := range MaxDots {
@@ -151,17 +147,12 @@ func (t *tally) count(q *query, r *reply, hostDomains []fqdn.Name) {
 	now, client := &t.counts[0], q.client.Unmap() // a socket for both families has mapped addresses
 	c := now.of(client)
 	c.Queries++
-	if r.source == fromUpstream {
-		c.Waited++
-	}
 	isMade := false // by a search list
 	switch {
 	case r.rcode == dns.RcodeNameError:
 		isMade = t.countAbsent(c, q.name, hostDomains)
 	case r.rcode != dns.RcodeSuccess:
 		c.Failed++
-	case len(r.wire) >= headerLen && r.wire[6] == 0 && r.wire[7] == 0: // ANCOUNT
-		c.NoData++
 	}
 	if t.statistics == CountNames && !isMade {
 		now.names.count(nameKey{client, q.name}, r.rcode == dns.RcodeNameError)
