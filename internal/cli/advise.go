@@ -44,7 +44,7 @@ func WriteAdvice(w io.Writer, format string, r, before v1alpha1.AdviseResult) er
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "servers: %d, hours: %.1f, queries of pods: %s a day, of other clients: %s\n",
-		r.Servers, r.Hours, grouped1000(r.QueriesPerDay), grouped1000(r.OthersPerDay))
+		r.Servers, r.Hours, thousands(r.QueriesPerDay), thousands(r.OthersPerDay))
 	described := 0
 	for _, a := range r.Workloads {
 		old, known := earlier[key{a.Namespace, a.Kind, a.Name}]
@@ -52,13 +52,13 @@ func WriteAdvice(w io.Writer, format string, r, before v1alpha1.AdviseResult) er
 			continue
 		}
 		described++
-		fmt.Fprintf(&b, "\n%s: %s queries a day", visible(a.Kind+" "+a.Namespace+"/"+a.Name), grouped1000(a.QueriesPerDay))
+		fmt.Fprintf(&b, "\n%s: %s queries a day", visible(a.Kind+" "+a.Namespace+"/"+a.Name), thousands(a.QueriesPerDay))
 		if known {
-			fmt.Fprintf(&b, ", %s before", grouped1000(old.QueriesPerDay))
+			fmt.Fprintf(&b, ", %s before", thousands(old.QueriesPerDay))
 		}
-		fmt.Fprintf(&b, "; wasted by search domains: %s\n", grouped1000(a.WastedPerDay))
+		fmt.Fprintf(&b, "; wasted by search domains: %s\n", thousands(a.WastedPerDay))
 		for _, c := range a.Cures {
-			fmt.Fprintf(&b, "  saves %s: %s (%s)\n", grouped1000(c.SavesPerDay), visible(c.Message), c.Code)
+			fmt.Fprintf(&b, "  saves %s: %s (%s)\n", thousands(c.SavesPerDay), visible(c.Message), c.Code)
 			if c.Patch != "" {
 				fmt.Fprintf(&b, "    %s\n", visible(c.Patch))
 			}
@@ -72,8 +72,8 @@ func WriteAdvice(w io.Writer, format string, r, before v1alpha1.AdviseResult) er
 	return err
 }
 
-// grouped1000 returns n in groups of three digits.
-func grouped1000(n uint64) string {
+// thousands returns n with a comma before each three digits.
+func thousands(n uint64) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]
