@@ -17,11 +17,11 @@ import (
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/corefile"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
@@ -185,7 +185,7 @@ func readImported(from, pattern string) (files []corefile.File, err error) {
 		if info, err := os.Stat(name); err == nil && info.IsDir() {
 			continue
 		}
-		text, err := manifest.ReadRegular(name, config.MaxFile)
+		text, err := atomicfile.ReadRegular(name, config.MaxFile)
 		if err != nil {
 			return nil, excerpt.Prefix(name, err)
 		}

@@ -24,6 +24,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
 )
 
 // LoadConfig returns the client configuration in a kubeconfig file, or the in-cluster
@@ -110,13 +112,8 @@ func checkNamed(loaded *clientcmdapi.Config) error {
 			named{"tokenFile", u.TokenFile})
 	}
 	for _, f := range files {
-		info, err := os.Stat(f.path)
-		switch {
-		case err != nil:
-		case !info.Mode().IsRegular():
-			return fmt.Errorf("%s: %s: is not a regular file", f.field, f.path)
-		case info.Size() > maxFile:
-			return fmt.Errorf("%s: %s: larger than %d bytes", f.field, f.path, maxFile)
+		if err := atomicfile.CheckRegular(f.path, maxFile); err != nil && !errors.As(err, new(*fs.PathError)) {
+			return fmt.Errorf("%s: %s: %w", f.field, f.path, err)
 		}
 	}
 	return nil
@@ -129,17 +126,10 @@ const maxFile = 4 << 20
 // checkFile returns an error for a file that is not a kubeconfig and would take all memory, because
 // package clientcmd reads it as a whole. A pipe, such as <(...) of a shell, is a file unless regular is set.
 func checkFile(path string, regular bool) error {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-	case info.Size() > maxFile && info.Mode().IsRegular():
-		err = fmt.Errorf("larger than %d bytes", maxFile)
-	case info.Mode()&fs.ModeDevice != 0:
-		err = errors.New("is a device, not a file")
-	case regular && !info.Mode().IsRegular():
-		err = errors.New("is not a regular file")
+	if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeNamedPipe != 0 && !regular {
+		return nil
 	}
-	return describeError(path, err)
+	return describeError(path, atomicfile.CheckRegular(path, maxFile))
 }
 
 // describeError returns an error of reading a kubeconfig, without the system call and the words of

@@ -55,7 +55,7 @@ func TestLoadConfig(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		write("large", strings.Repeat("#", 4<<20+1)): "larger than 4194304 bytes",
-		"/dev/zero":        "is a device, not a file",
+		"/dev/zero":        "not a regular file",
 		write("empty", ""): "has no cluster",
 		write("largest", strings.Repeat("#", 4<<20)): "has no cluster",
 		write("pod", "{apiVersion: v1, kind: Pod}"):  "this is not a kubeconfig: want kind Config",

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -290,7 +291,7 @@ func (s *staticPods) read() map[string]error {
 	}
 	for _, file := range files {
 		var pod *corev1.Pod
-		text, err := manifest.ReadRegular(file, maxManifest)
+		text, err := atomicfile.ReadRegular(file, maxManifest)
 		if err == nil {
 			pod, err = kube.ParseStaticPod(text, s.node)
 		}

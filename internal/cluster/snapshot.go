@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -82,7 +81,7 @@ func encodeSnapshot(w io.Writer, h SnapshotHeader, s *zone.Snapshot) error {
 
 // ReadSnapshot reads a file written by WriteSnapshot.
 func ReadSnapshot(path string) (*Snapshot, error) {
-	text, err := manifest.ReadRegular(path, maxSnapshot)
+	text, err := atomicfile.ReadRegular(path, maxSnapshot)
 	var s *Snapshot
 	if err == nil {
 		s, err = decodeSnapshot(text)

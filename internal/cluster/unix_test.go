@@ -46,12 +46,12 @@ func TestLoadConfig_FIFO(t *testing.T) {
 		return path
 	}
 	for path, want := range map[string]string{
-		fifo: "is not a regular file",
-		write("ca", ", certificate-authority: fifo", ""): "certificate-authority: " + fifo + ": is not a regular file",
-		write("cert", "", "client-certificate: fifo"):    "client-certificate: " + fifo + ": is not a regular file",
-		write("key", "", "client-key: fifo"):             "client-key: " + fifo + ": is not a regular file",
-		write("pipe", "", "tokenFile: fifo"):             "tokenFile: " + fifo + ": is not a regular file",
-		write("device", "", "tokenFile: /dev/zero"):      "tokenFile: /dev/zero: is not a regular file",
+		fifo: "not a regular file",
+		write("ca", ", certificate-authority: fifo", ""): "certificate-authority: " + fifo + ": not a regular file",
+		write("cert", "", "client-certificate: fifo"):    "client-certificate: " + fifo + ": not a regular file",
+		write("key", "", "client-key: fifo"):             "client-key: " + fifo + ": not a regular file",
+		write("pipe", "", "tokenFile: fifo"):             "tokenFile: " + fifo + ": not a regular file",
+		write("device", "", "tokenFile: /dev/zero"):      "tokenFile: /dev/zero: not a regular file",
 	} {
 		if _, err := cluster.LoadConfig(path, "test"); fmt.Sprint(err) != "kubeconfig "+path+": "+want {
 			t.Errorf("%v, want %s", err, want)
@@ -69,7 +69,7 @@ func TestLoadConfig_FIFO(t *testing.T) {
 // as for kubectl.
 func TestLoadUserConfig_Environment(t *testing.T) {
 	for path, want := range map[string]string{
-		"/dev/zero": "kubeconfig /dev/zero: is a device, not a file",
+		"/dev/zero": "kubeconfig /dev/zero: not a regular file",
 		"/dev/null": "no kubeconfig found in $KUBECONFIG and ~/.kube/config: set --kubeconfig",
 	} {
 		t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "missing")+":"+path)

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
@@ -164,7 +165,7 @@ func checkDirectory(path string) error {
 
 // readFile reports whether the file has new, valid contents.
 func (d *Directories) readFile(file string) (updated bool, err error) {
-	text, err := manifest.ReadRegular(file, kube.MaxManifest)
+	text, err := atomicfile.ReadRegular(file, kube.MaxManifest)
 	if err != nil {
 		return false, err
 	}

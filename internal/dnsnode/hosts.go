@@ -9,9 +9,9 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 )
 
@@ -30,7 +30,7 @@ func (h hosts) read() (text string, err error) {
 	if h.file == "" {
 		return "", nil
 	}
-	b, err := manifest.ReadRegular(h.file, config.MaxFile)
+	b, err := atomicfile.ReadRegular(h.file, config.MaxFile)
 	return string(b), err
 }
 

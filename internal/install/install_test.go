@@ -201,7 +201,7 @@ func TestInstall_Refused(t *testing.T) {
 		{"a loop of links",
 			kubeadmNode.with(node{"/etc/default/kubelet": "-> kubelet2", "/etc/default/kubelet2": "-> kubelet"}),
 			"too many levels of symbolic links"},
-		{"a directory", kubeadmNode.with(node{"/etc/default/kubelet/x": ""}), "is not a regular file"},
+		{"a directory", kubeadmNode.with(node{"/etc/default/kubelet/x": ""}), "not a regular file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			root := tt.node.write(t)

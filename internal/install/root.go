@@ -56,16 +56,10 @@ func (r Root) read(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	info, err := os.Stat(real)
-	switch {
-	case err != nil:
-		return "", err
-	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("%s: is not a regular file", real)
-	case info.Size() > maxFile:
-		return "", fmt.Errorf("%s: has %d bytes, at most %d are supported", real, info.Size(), maxFile)
+	text, err := atomicfile.ReadRegular(real, maxFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%s: %w", real, err)
 	}
-	text, err := os.ReadFile(real)
 	return string(text), err
 }
 

@@ -5,12 +5,9 @@ package manifest
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"time"
 
@@ -107,27 +104,4 @@ func (w *Watcher) Poll() {
 		}
 	}
 	w.logged = logged
-}
-
-// ReadRegular returns the contents of a regular file, or of one that a symbolic link points
-// to. Reading another kind of file may never end. A file of more than limit bytes is an
-// error.
-func ReadRegular(path string, limit int) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
-	if err == nil && len(text) > limit {
-		err = fmt.Errorf("larger than %d bytes", limit)
-	}
-	return text, err
 }

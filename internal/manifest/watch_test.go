@@ -8,14 +8,12 @@ package manifest_test
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -88,33 +86,5 @@ func TestWatcher_Run(t *testing.T) {
 	<-done
 	if n := strings.Count(log.String(), "path="+missing); n != 1 || !strings.Contains(log.String(), "watching: ") {
 		t.Errorf("logged %d times: %s", n, log)
-	}
-}
-
-func TestReadRegular(t *testing.T) {
-	dir := t.TempDir()
-	file, link, fifo := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "fifo")
-	writeFile(t, file, "12345")
-	if err := errors.Join(os.Symlink(file, link), syscall.Mkfifo(fifo, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		path  string
-		limit int
-		want  string
-	}{
-		{file, 5, ""},
-		{link, 5, ""},
-		{file, 4, "larger than 4 bytes"},
-		{fifo, 5, "not a regular file"},
-		{dir, 5, "not a regular file"},
-	} {
-		text, err := manifest.ReadRegular(tt.path, tt.limit)
-		if tt.want == "" && (err != nil || string(text) != "12345") || tt.want != "" && (err == nil || err.Error() != tt.want) {
-			t.Errorf("%s: got %q, %v, want error %q", tt.path, text, err, tt.want)
-		}
-	}
-	if _, err := manifest.ReadRegular(filepath.Join(dir, "missing"), 5); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a missing file: %v", err)
 	}
 }

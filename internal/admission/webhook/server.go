@@ -21,7 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -216,9 +216,9 @@ const maxPEM = 1 << 20
 // no end.
 func (p *KeyPair) read() (cert, key []byte, err error) {
 	path := p.certFile
-	if cert, err = manifest.ReadRegular(path, maxPEM); err == nil {
+	if cert, err = atomicfile.ReadRegular(path, maxPEM); err == nil {
 		path = p.keyFile
-		key, err = manifest.ReadRegular(path, maxPEM)
+		key, err = atomicfile.ReadRegular(path, maxPEM)
 	}
 	if err == nil {
 		return cert, key, nil
