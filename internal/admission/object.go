@@ -33,6 +33,9 @@ type Object struct {
 	// "spec.template." for a Deployment, "items[2]." for a Pod in a List.
 	Pod policy.Pod
 
+	// File is the path of the file that the object is in; "": not known.
+	File string
+
 	// Node is the node of a static pod, "" for other pods. No admission policy changes a
 	// static pod, and its kubelet validates it like the API server.
 	Node string

@@ -57,7 +57,8 @@ type Rules struct {
 	domain string // the cluster's
 	host   resolvconf.File
 
-	unknown Unknown
+	hostUnknown bool
+	unknown     Unknown
 }
 
 // New returns Rules for nodes with the facts in node and the resolv.conf in host. If host is
@@ -67,7 +68,7 @@ func New(node policy.Node, host *resolvconf.File) (*Rules, error) {
 	r := &Rules{domain: node.ClusterDomain}
 	switch {
 	case host == nil:
-		node.ResolvConf = "/etc/resolv.conf" // not disabled; its contents are empty
+		node.ResolvConf, r.hostUnknown = "/etc/resolv.conf", true // not disabled; its contents are empty
 	case host.Err != nil:
 		return nil, fmt.Errorf("the host's resolv.conf: %w", host.Err)
 	default:
@@ -76,6 +77,20 @@ func New(node policy.Node, host *resolvconf.File) (*Rules, error) {
 	var err error
 	r.engine, err = policy.New(node)
 	return r, err
+}
+
+// hostRules are the codes of the rules about lists to which the host file adds entries.
+var hostRules = []policy.Code{
+	policy.CodeServerLimit, policy.CodeSearchLimit, policy.CodeMuslSearchLine, policy.CodeOldGlibcSearch,
+	policy.CodeGlibcCrashes, policy.CodeMuslCrashes,
+}
+
+// Skipped returns the number of rules that the host file, which is unknown, decides for o.
+func (r *Rules) Skipped(o Object) int {
+	if !r.hostUnknown || o.Pod.Policy == policy.None || o.Pod.Policy == policy.ClusterFirstWithAutopath {
+		return 0
+	}
+	return len(hostRules)
 }
 
 // Check returns the findings in o, at most MaxFindings and the first of each other code: first what

@@ -135,6 +135,37 @@ func TestCheckServices(t *testing.T) {
 	}
 }
 
+// TestCheckServices_Overlays: of several Services with a name the nearest in the tree counts.
+func TestCheckServices_Overlays(t *testing.T) {
+	service := func(file string, headless bool) admission.Service {
+		return admission.Service{Namespace: "shop", Name: "db", File: file, Headless: headless}
+	}
+	services := []admission.Service{
+		service("base/service.yaml", true), service("overlays/a/service.yaml", false), service("overlays/b/deep/service.yaml", true),
+		service("overlays/b/service.yaml", false), service("overlays/b/deep/other.yaml", false),
+	}
+	const problem = "Service shop/db is not headless: the names of the pods do not resolve; of 5 such Services that in "
+	for file, want := range map[string]string{
+		"base/db.yaml":                 "",
+		"base/db/statefulset.yaml":     "",
+		"overlays/a/db.yaml":           problem + "overlays/a/service.yaml is the nearest",
+		"overlays/b/db.yaml":           problem + "overlays/b/service.yaml is the nearest",
+		"overlays/b/deep/db.yaml":      "", // as near as other.yaml
+		"overlays/b/deep/down/db.yaml": "",
+		"overlays/c/db.yaml":           problem + "overlays/a/service.yaml is the nearest",
+	} {
+		o := admission.Object{Kind: "StatefulSet", Name: "db", File: file}
+		o.Pod = policy.Pod{Namespace: "shop", Name: "db-0", Subdomain: "db"}
+		got := ""
+		for _, f := range admission.CheckServices([]admission.Object{o}, services)[0] {
+			got += f.Message
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", file, got, want)
+		}
+	}
+}
+
 func places(findings []policy.Finding) (list []string) {
 	for _, f := range findings {
 		list = append(list, fmt.Sprintf("%s %s at %s", f.Severity, f.Code, f.Field))

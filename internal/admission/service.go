@@ -26,6 +26,7 @@ const (
 // Service is a Service of manifests.
 type Service struct {
 	Namespace, Name string
+	File            string // in which it is; "": not known
 	Path            string // of the Service in the document, such as "items[2]."
 	Headless        bool
 	SelectsNothing  bool // it has a selector, but selects none of the pods of its namespace
@@ -71,14 +72,15 @@ func (c *check) checkExternalName(field, name string) {
 
 // CheckServices returns, for each object, the findings that follow from the Services: the DNS
 // has names of pods only for a headless Service with the name of their subdomain. Namespaces
-// without a Service are not checked, as their Services are probably in another input.
+// without a Service are not checked, as their Services are probably in another input. Of several Services with
+// one name, such as those of overlays, the nearest in the tree of files counts.
 func CheckServices(objects []Object, services []Service) [][]policy.Finding {
-	byName := map[string]map[string]Service{}
+	byName := map[string]map[string][]Service{}
 	for _, s := range services {
 		if byName[s.Namespace] == nil {
-			byName[s.Namespace] = map[string]Service{}
+			byName[s.Namespace] = map[string][]Service{}
 		}
-		byName[s.Namespace][s.Name] = s
+		byName[s.Namespace][s.Name] = append(byName[s.Namespace][s.Name], s)
 	}
 	findings := make([][]policy.Finding, len(objects))
 	for i, o := range objects {
@@ -87,21 +89,42 @@ func CheckServices(objects []Object, services []Service) [][]policy.Finding {
 			continue
 		}
 		c := newCheck(&o)
-		s, exists := known[o.Pod.Subdomain]
-		c.checkSubdomain(s, exists)
+		c.checkSubdomain(known[o.Pod.Subdomain])
 		findings[i] = c.findings
 	}
 	return findings
 }
 
-// checkSubdomain warns of the Service s with the name of the pods' subdomain.
-func (c *check) checkSubdomain(s Service, exists bool) {
+// distance returns the number of directories between two files.
+func distance(a, b string) int {
+	from, to := strings.Split(a, "/"), strings.Split(b, "/")
+	common := 0
+	for common < min(len(from), len(to))-1 && from[common] == to[common] {
+		common++
+	}
+	return len(from) + len(to) - 2*common
+}
+
+// checkSubdomain warns of the nearest of the Services with the name of the pods' subdomain. Of two that are as near,
+// the headless one counts: the other is probably of another overlay.
+func (c *check) checkSubdomain(services []Service) {
 	name, field := c.o.Pod.Namespace+"/"+c.o.Pod.Subdomain, c.o.subdomainField()
+	nearest, note := Service{}, ""
+	for i, s := range services {
+		was, is := distance(c.o.File, nearest.File), distance(c.o.File, s.File)
+		if i == 0 || is < was || is == was && s.Headless {
+			nearest = s
+		}
+	}
+	if len(services) > 1 {
+		note = fmt.Sprintf("; of %d such Services that in %s is the nearest", len(services), clip(nearest.File))
+	}
 	switch {
-	case exists && s.Headless:
-	case exists:
+	case nearest.Headless:
+	case len(services) > 0:
 		c.warn(CodeServiceNotHeadless, policy.EnforcedByDNSConfigurer, field,
-			fmt.Sprintf("Service %s is not headless: the names of the pods do not resolve", name), "set clusterIP: None in the Service")
+			fmt.Sprintf("Service %s is not headless: the names of the pods do not resolve%s", name, note),
+			"set clusterIP: None in the Service")
 	case c.o.Kind == kindStatefulSet:
 		c.warn(CodeServiceMissing, policy.EnforcedByDNSConfigurer, field,
 			fmt.Sprintf("no Service %s in the input: the names of the pods do not resolve", name),

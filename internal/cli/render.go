@@ -67,6 +67,7 @@ func (o *RenderOptions) Run(ctx context.Context, node nodefacts.Node,
 		if d.Findings, err = rules.AddRefusals(ctx, object, d.Findings); err != nil {
 			return false, err
 		}
+		d.Findings = w.WithFields(d.Findings)
 		if isSystem(w) {
 			d.Findings = forSystem(d.Findings)
 		}

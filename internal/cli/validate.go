@@ -93,8 +93,9 @@ func (o *ValidateOptions) Run(ctx context.Context, rules *admission.Rules, node 
 	}
 	if readErr != nil {
 		WriteError(stderr, readErr)
-		summary.Unreadable = len(excerpt.Unjoin(readErr))
+		summary.Found[policy.SeverityError] += len(excerpt.Unjoin(readErr))
 	}
+	summary.HidesInfo = !o.Output.Verbose && o.Output.Format != formatJSON
 	summary.Write(stderr)
 	return readErr == nil && (!isEmpty || o.AllowEmpty) && !fails(summary, o.FailOn), nil
 }
@@ -117,6 +118,7 @@ func summarize(results []result) Summary {
 			s.Found[f.Severity] += 1 + f.More
 		}
 		s.Ignored += r.Ignored
+		s.Skipped = max(s.Skipped, r.skipped)
 	}
 	return s
 }

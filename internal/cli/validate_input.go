@@ -52,7 +52,7 @@ func newServices(objects cluster.Manifest) (list []service) {
 	for _, s := range objects.Services() {
 		near := func(w kube.Workload) bool { return w.Namespace == s.Namespace }
 		list = append(list, service{s, admission.Service{
-			Namespace: s.Namespace, Name: s.Name, Path: s.Source.Path(), Headless: s.IsHeadless(),
+			Namespace: s.Namespace, Name: s.Name, File: s.Source.At("").File, Path: s.Source.Path(), Headless: s.IsHeadless(),
 			SelectsNothing: len(s.Spec.Selector) > 0 && !s.HasSlices &&
 				slices.ContainsFunc(pods, near) && !slices.ContainsFunc(pods, s.Selects),
 			IsExternalName: s.Spec.Type == "ExternalName", ExternalName: s.Spec.ExternalName,
@@ -66,6 +66,7 @@ type result struct {
 	Subject
 	Findings []policy.Finding
 	Ignored  int // findings that the options or an annotation leave out
+	skipped  int // rules that need what is not known of the node
 }
 
 // check returns a result for each workload and each Service, in the order of the manifests.
@@ -91,10 +92,13 @@ func (in *input) check(ctx context.Context, rules *admission.Rules, namespace, n
 		if w.Custom {
 			owned = nil // its controller may copy them to the pods
 		}
-		results = append(results, newResult(
+		r := newResult(
 			Subject{Kind: w.Kind, Namespace: w.Pod.Namespace, Name: w.Name, At: w.At, owner: ownerOf(w), path: w.Path},
-			slices.Concat(findings, collisions[i], unresolved[i], admission.CheckAnnotations(objects[i], owned, w.Pod.Annotations)),
-			ignore, w.Annotations, w.Pod.Annotations))
+			slices.Concat(w.WithFields(findings), collisions[i], unresolved[i],
+				admission.CheckAnnotations(objects[i], owned, w.Pod.Annotations)),
+			ignore, w.Annotations, w.Pod.Annotations)
+		r.skipped = rules.Skipped(objects[i])
+		results = append(results, r)
 	}
 	for _, s := range in.services {
 		results = append(results, newResult(
@@ -118,13 +122,13 @@ func newResult(s Subject, findings []policy.Finding, ignore []string, annotation
 	rest := slices.DeleteFunc(admission.WithoutIgnored(findings, annotations...), func(f policy.Finding) bool {
 		return slices.Contains(ignore, string(f.Code))
 	})
-	return result{s, rest, len(findings) - len(rest)}
+	return result{Subject: s, Findings: rest, Ignored: len(findings) - len(rest)}
 }
 
 // Object converts a workload. With a node, a Pod is a static pod of that node.
 func AdmissionObject(w kube.Workload, node string) admission.Object {
 	o := admission.Object{
-		Kind: w.Kind, Name: w.Name, GeneratedName: w.GeneratedName, GenerateName: w.GenerateName,
+		Kind: w.Kind, Name: w.Name, File: w.At("").File, GeneratedName: w.GeneratedName, GenerateName: w.GenerateName,
 		Pod: w.PolicyPod(), Ordinal: w.Ordinals.Base != "",
 		ManualSelector: w.ManualSelector, TemplateHostname: w.TemplateHostname,
 	}

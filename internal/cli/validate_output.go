@@ -164,12 +164,13 @@ func (v *Validation) paint(color, s string) string {
 
 // Summary counts the results of a validation.
 type Summary struct {
-	Checked    int           // objects
-	Others     []kube.Object // objects that are not checked
-	Notes      int           // files and documents that were passed over
-	Found      map[policy.Severity]int
-	Ignored    int // findings that the command line or an annotation ignores
-	Unreadable int // errors in documents that could not be read
+	Checked   int                     // objects
+	Others    []kube.Object           // objects that are not checked
+	Notes     int                     // files and documents that were passed over
+	Found     map[policy.Severity]int // errors also in documents that could not be read
+	HidesInfo bool                    // findings of severity info are not written
+	Ignored   int                     // findings that the command line or an annotation ignores
+	Skipped   int                     // rules that need the node's resolv.conf, which is not known
 }
 
 // Write writes the summary on one line.
@@ -186,11 +187,14 @@ func (s Summary) Write(w io.Writer) {
 			counts = append(counts, count(n, string(severity)))
 		}
 	}
+	if s.HidesInfo && s.Found[policy.SeverityInfo] > 0 {
+		counts[len(counts)-1] += " (--fail-on info)"
+	}
 	if s.Ignored > 0 {
 		counts = append(counts, fmt.Sprintf("%d ignored", s.Ignored))
 	}
-	if s.Unreadable > 0 {
-		counts = append(counts, fmt.Sprintf("%s in unreadable documents", count(s.Unreadable, "error")))
+	if s.Skipped > 0 {
+		counts = append(counts, count(s.Skipped, "rule")+" skipped: set --resolv-conf")
 	}
 	fmt.Fprintf(w, "dnsconfigurer: %s\n", visible(strings.Join(counts, ", ")))
 }

@@ -4,6 +4,7 @@
 package document
 
 import (
+	"bytes"
 	stdjson "encoding/json"
 	"errors"
 	"reflect"
@@ -22,13 +23,60 @@ func Decode(js []byte, into any) error {
 }
 
 // DecodeStrict is like Decode, and also returns a FieldError of sigs.k8s.io/json for each unknown or
-// duplicate field.
-func DecodeStrict(js []byte, into any) []error {
-	problems, err := k8sjson.UnmarshalStrict(js, into)
-	if err != nil {
-		return []error{asTypeError(js, into, err)}
+// duplicate field, and at most maxTypeErrors values of the wrong type: the decoder returns the first one, so the
+// others are found in the document without it.
+func DecodeStrict(js []byte, into any) (problems []error) {
+	target := into
+	for range maxTypeErrors {
+		found, err := k8sjson.UnmarshalStrict(js, target)
+		if err == nil {
+			return append(problems, found...)
+		}
+		err = asTypeError(js, into, err)
+		problems = append(problems, err)
+		t, ok := errors.AsType[*TypeError](err)
+		if !ok || t.Field == "" {
+			break
+		}
+		if js, err = withNull(js, t.Field); err != nil {
+			break
+		}
+		target = reflect.New(reflect.TypeOf(into).Elem()).Interface()
 	}
 	return problems
+}
+
+const maxTypeErrors = 10
+
+// withNull returns a document with null as the value at a path, which exists.
+func withNull(js []byte, path string) ([]byte, error) {
+	var root any
+	decoder := stdjson.NewDecoder(bytes.NewReader(js))
+	decoder.UseNumber()
+	if err := decoder.Decode(&root); err != nil {
+		return nil, err
+	}
+	for node := root; path != ""; {
+		var step string
+		step, path = cutStep(path)
+		switch n := node.(type) {
+		case map[string]any:
+			if node = n[step]; path == "" {
+				n[step] = nil
+			}
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i >= len(n) {
+				return nil, errors.New("no such index")
+			}
+			if node = n[i]; path == "" {
+				n[i] = nil
+			}
+		default:
+			return nil, errors.New("no such value")
+		}
+	}
+	return stdjson.Marshal(root)
 }
 
 // TypeError reports a value whose type is not that of its field.

@@ -6,6 +6,7 @@ package document_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,6 +82,30 @@ func TestTypeError_Field(t *testing.T) {
 		if fmt.Sprint(strict) != tt.want {
 			t.Errorf("%s\nDecodeStrict: %v\nwant %s", tt.text, strict, tt.want)
 		}
+	}
+}
+
+// TestDecodeStrict_TypeErrors: all values of a wrong type are errors at once, beside unknown fields, up to ten.
+func TestDecodeStrict_TypeErrors(t *testing.T) {
+	const text = `{"spec":{"dnsPolcy":"None","dnsConfig":{"nameservers":"192.0.2.1","searches":[1,"a",{}],` +
+		`"options":[{"name":"a"},{"value":2}]}}}`
+	var got []string
+	for _, err := range document.DecodeStrict([]byte(text), new(corev1.Pod)) {
+		got = append(got, err.Error())
+	}
+	want := []string{
+		"spec.dnsConfig.nameservers: is a string, must be a list of strings", "spec.dnsConfig.searches[0]: is a number, must be a string",
+		"spec.dnsConfig.searches[2]: is a mapping, must be a string", "spec.dnsConfig.options[1].value: is a number, must be a string",
+		`unknown field "spec.dnsPolcy"`,
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	many := `{"spec":{"dnsConfig":{"nameservers":[` + strings.Repeat("1,", 99) + `1]}}}`
+	if n := len(document.DecodeStrict([]byte(many), new(corev1.Pod))); n != 10 {
+		t.Errorf("%d errors, want 10", n)
 	}
 }
 

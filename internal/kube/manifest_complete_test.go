@@ -113,10 +113,8 @@ func TestParseManifest_Notes(t *testing.T) {
 			"f:3:8: spec.template: the pods of a Rollout are not read"},
 		{"f", "apiVersion: a.example/v1\nkind: A\nmetadata: {name: a}\n" +
 			"spec: {template: {spec: {dnsPolicy: 1, containers: [{name: c}]}}}\n", "f:4:8: spec.template: the pods of a A are not read"},
-		{"f", "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: a}\n" +
-			"spec: {template: {spec: {dnsPolicy: None}}}\n", "f:4:8: spec.template: the pods of a VirtualMachine are not read"},
-		{"f", "apiVersion: monitoring.coreos.com/v1\nkind: Prometheus\nspec: {containers: [{name: c}]}\n",
-			"f:1:1: the pods of a Prometheus are not read"},
+		{"f", "apiVersion: example.com/v1\nkind: Firewall\nspec: {containers: [{name: c}]}\n",
+			"f:1:1: the pods of a Firewall are not read"},
 		{"f", "apiVersion: example.com/v1\nkind: Firewall\nspec: {containers: 3}\n", ""},
 		{"f", "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n", ""},
 	} {

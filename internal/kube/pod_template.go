@@ -16,9 +16,11 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 // customResource is an object of a kind that this package does not know.
@@ -38,7 +40,11 @@ func (p *parser) customWorkloads(data []byte) bool {
 		return false
 	}
 	invalid := document.Decode(data, &o)
-	for _, t := range findTemplates(content, "") {
+	templates := findTemplates(content, "")
+	if path, ok := specFields[o.GroupVersionKind().GroupKind()]; ok {
+		templates = fieldsTemplate(content, path)
+	}
+	for _, t := range templates {
 		w, err := customWorkload(&o, t)
 		if invalid != nil || err != nil || o.Metadata.Name == "" {
 			p.note(t.path, fmt.Sprintf("the pods of a %s are not read", o.Kind), "check a Pod or Deployment with the same template")
@@ -51,10 +57,41 @@ func (p *parser) customWorkloads(data []byte) bool {
 	return len(p.Workloads) > before
 }
 
+// specFields are the paths of the DNS settings of pods in objects that have no pod template.
+var specFields = map[schema.GroupKind]string{
+	{Group: "argoproj.io", Kind: "Workflow"}:               "spec",
+	{Group: "argoproj.io", Kind: "WorkflowTemplate"}:       "spec",
+	{Group: "argoproj.io", Kind: "CronWorkflow"}:           "spec.workflowSpec",
+	{Group: "tekton.dev", Kind: "TaskRun"}:                 "spec.podTemplate",
+	{Group: "tekton.dev", Kind: "PipelineRun"}:             "spec.taskRunTemplate.podTemplate",
+	{Group: "kubevirt.io", Kind: "VirtualMachine"}:         "spec.template.spec",
+	{Group: "monitoring.coreos.com", Kind: "Prometheus"}:   "spec",
+	{Group: "monitoring.coreos.com", Kind: "Alertmanager"}: "spec",
+}
+
+// fieldsTemplate returns the DNS settings at a path as a pod template, or nil if there are none. Host names are left
+// out: the controllers choose them.
+func fieldsTemplate(content map[string]any, path string) []*podTemplate {
+	for step := range strings.SplitSeq(path, ".") {
+		content, _ = content[step].(map[string]any)
+	}
+	settings := map[string]any{}
+	for _, name := range []string{"dnsPolicy", "dnsConfig", "hostNetwork", "hostAliases"} {
+		if value := content[name]; value != nil {
+			settings[name] = value
+		}
+	}
+	if len(settings) == 0 {
+		return nil
+	}
+	return []*podTemplate{{path: path, value: map[string]any{"spec": settings}, isSpec: true}}
+}
+
 // podTemplate is a pod template in an object of an unknown kind.
 type podTemplate struct {
-	path    string         // such as "spec.template"; "" for a Prometheus, whose spec has the fields of a pod itself
+	path    string         // such as "spec.template"
 	value   map[string]any // nil: the path is too long
+	isSpec  bool           // path is that of the spec of the pod
 	unknown []error        // its unknown fields, set by customWorkload
 }
 
@@ -73,16 +110,33 @@ func customWorkload(o *customResource, t *podTemplate) (w Workload, err error) {
 			return w, problem
 		}
 	}
-	if t.path == "" || t.value == nil || len(pod.Spec.Containers) == 0 { // only some fields of a pod
+	if t.path == "" || t.value == nil || len(pod.Spec.Containers) == 0 && !t.isSpec { // only some fields of a pod
 		return w, errors.New("not a pod template")
 	}
 	podName := generatedName(o.Metadata.Name + "-")
+	if t.isSpec {
+		podName = "pod"
+	}
 	if o.Kind == "Rollout" {
 		podName = deploymentPod(o.Metadata.Name)
 	}
 	w = withTemplate(o.Metadata, pod, t.path+".", podName)
 	w.Kind, w.Annotations, w.Custom = o.Kind, o.Metadata.Annotations, true
+	if t.isSpec {
+		w.specPath = t.path
+	}
 	return w, nil
+}
+
+// WithFields returns findings about w's pod with the fields of the document: an object without a pod template has
+// those of the pod's spec at another path.
+func (w Workload) WithFields(findings []policy.Finding) []policy.Finding {
+	for i := range findings {
+		if rest, ok := strings.CutPrefix(findings[i].Field, w.Path+"spec."); ok && w.specPath != "" {
+			findings[i].Field = strings.TrimSuffix(w.Path, w.specPath+".") + w.specPath + "." + rest
+		}
+	}
+	return findings
 }
 
 // maxTemplatePath is the size in bytes of the longest path of a pod template that is read. The

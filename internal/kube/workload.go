@@ -61,6 +61,8 @@ type Workload struct {
 	// Path is the path of the pod in the document: "" for a pod, "spec.template." for
 	// most others, with "items[2]." before it in a List.
 	Path string
+
+	specPath string // of the pod's spec in the object, if that has no pod template; see specFields
 }
 
 // Ordinals describes host names that differ by an ordinal, such as those of a
