@@ -161,7 +161,7 @@ func (m *musl) send(ctx context.Context, name string, types []uint16, ad bool) (
 	sending, stop := context.WithCancelCause(ctx)
 	defer stop(ErrOvertaken)
 
-	interval := (timeout / time.Duration(m.Resolver.Attempts)).Truncate(time.Millisecond)
+	interval := m.muslInterval()
 	for elapsed := time.Duration(0); elapsed < timeout; elapsed += interval {
 		e.sendMissing(sending)
 		if !e.receive(ctx, sending, interval) {

@@ -5,6 +5,7 @@ package libc
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/miekg/dns"
 )
@@ -15,6 +16,7 @@ type Result struct {
 	Addresses []netip.Addr // of getaddrinfo, in the order of the answers
 	Answers   []dns.RR     // of res_search: the answer section
 	Error     Error        // "": found
+	Took      time.Duration
 }
 
 // Error is the error that a program receives, by its name in <netdb.h> or in Go's package

@@ -80,6 +80,27 @@ type Simulator struct {
 	First int
 }
 
+// LostQuery returns how long the library waits for the reply to a query that is lost. It is 0 if the library queries
+// several servers at once.
+func (s Simulator) LostQuery() time.Duration {
+	timeout := time.Duration(s.Resolver.Timeout) * time.Second
+	switch {
+	case s.Library == Glibc:
+		return max(timeout, time.Second)
+	case !s.Library.QueriesAllServers():
+		return timeout
+	case len(s.Resolver.Nameservers) > 1:
+		return 0
+	}
+	return s.muslInterval()
+}
+
+// muslInterval returns the time after which musl sends a query again.
+func (s Simulator) muslInterval() time.Duration {
+	timeout := time.Duration(s.Resolver.Timeout) * time.Second
+	return (timeout / time.Duration(max(s.Resolver.Attempts, 1))).Truncate(time.Millisecond)
+}
+
 // Family is the address family passed to getaddrinfo(3).
 type Family uint8
 

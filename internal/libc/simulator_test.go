@@ -84,6 +84,29 @@ const pod = "nameserver 10.96.0.10\nsearch shop.svc.example svc.example example\
 // two has two servers and a short timeout.
 const two = "nameserver 127.0.0.1\nnameserver 127.0.0.2\noptions timeout:1 attempts:1"
 
+// TestLostQuery: glibc and Go wait for the timeout, musl queries again within it, and several servers at once.
+func TestLostQuery(t *testing.T) {
+	const server, other = "nameserver 192.0.2.1\n", "nameserver 192.0.2.2\n"
+	for _, tt := range []struct {
+		library libc.Library
+		file    string
+		want    time.Duration
+	}{
+		{libc.Glibc, server, 5 * time.Second},
+		{libc.Glibc, server + other + "options timeout:2\n", 2 * time.Second},
+		{libc.Glibc, server + "options timeout:0\n", time.Second},
+		{libc.Go, server + "options timeout:3 attempts:4\n", 3 * time.Second},
+		{libc.Musl, server, 2500 * time.Millisecond},
+		{libc.Musl, server + "options timeout:3 attempts:3\n", time.Second},
+		{libc.Musl123, server + other, 0},
+	} {
+		s := libc.Simulator{Library: tt.library, Resolver: tt.library.Read(tt.file)}
+		if got := s.LostQuery(); got != tt.want {
+			t.Errorf("%s, %q: %v, want %v", tt.library, tt.file, got, tt.want)
+		}
+	}
+}
+
 // TestLookup_Rules states the rules of each library, which test/libc verifies.
 func TestLookup_Rules(t *testing.T) {
 	long := strings.Repeat("x.", 125)

@@ -62,7 +62,26 @@ func (c *catalog) explain(name string) absence {
 	}
 	a.reason, a.unknown = c.explainService(labels[:n-2], labels[n-2], labels[n-1])
 	a.unknown = a.unknown && !c.complete
+	if n == 3 {
+		a.reason += c.otherService(labels[0], labels[1], labels[2])
+	}
 	return a
+}
+
+// otherService returns the Service that has the name of a pod, if it is another one; "": this one, or there is no such
+// pod.
+func (c *catalog) otherService(pod, service, namespace string) string {
+	for _, w := range c.pods {
+		w, ok := named(w, namespace+"/"+pod)
+		if name := w.Pod.Spec.Subdomain; ok && name != "" && name != service {
+			field := "subdomain"
+			if w.Kind == "StatefulSet" {
+				field = "serviceName"
+			}
+			return fmt.Sprintf("; %s %s has the %s %s", w.Kind, w.Name, field, name)
+		}
+	}
+	return ""
 }
 
 // inEveryCluster are Services that manifests of applications never contain. The names of the

@@ -37,7 +37,9 @@ func (q Question) typeName() string {
 
 // simulate calls the simulated library. Programs call getaddrinfo for addresses, and
 // res_search for other types.
-func (q Question) simulate(ctx context.Context, s libc.Simulator) (libc.Result, error) {
+func (q Question) simulate(ctx context.Context, s libc.Simulator) (r libc.Result, err error) {
+	start := time.Now()
+	defer func() { r.Took = time.Since(start) }()
 	switch q.Type {
 	case dns.TypeNone:
 		return s.Lookup(ctx, q.Name, libc.Both)
@@ -128,6 +130,7 @@ func (l *Lookup) run(ctx context.Context, override policy.Policy) (*Result, erro
 		Library: l.Question.Library, Resolver: l.Question.Library.Read(r.file),
 		Hostname: d.Hostname, Hosts: etcHosts(l.Pod.Pod, &d),
 	}
+	r.lost = s.LostQuery()
 	for _, i := range s.Resolver.Remarks {
 		r.ignored = append(r.ignored, fmt.Sprintf("%s: line %d of the pod's resolv.conf: %q: %s", s.Library, i.Line, i.Text, i.Cause))
 	}

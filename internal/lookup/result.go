@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/miekg/dns"
 
@@ -30,6 +31,7 @@ type Result struct {
 	policy   policy.Policy // instead of the pod's own; "": the pod's own
 	file     string        // the pod's resolv.conf
 	ignored  []string      // what the library ignores in file
+	lost     time.Duration // of libc.Simulator.LostQuery
 	outcome
 
 	server   string            // which received all queries; "": cluster did
@@ -150,7 +152,7 @@ func (r *Result) WriteText(w io.Writer) error {
 		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
 	}
 	lines := r.resultLines()
-	for _, remark := range append([]string{queryCount(len(r.Queries))}, r.remarks()...) {
+	for _, remark := range append([]string{r.total()}, r.remarks()...) {
 		lines = append(lines, "# "+remark)
 	}
 	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
@@ -284,6 +286,21 @@ func (r *Result) unasked() string {
 
 // isOpen reports whether the result depends on a.
 func (r *Result) isOpen(a absence) bool { return a.unknown && strings.EqualFold(a.name, r.open) }
+
+// total returns the number of queries, how long the lookup took, and how much longer with a lost query.
+func (r *Result) total() string {
+	text := queryCount(len(r.Queries))
+	if len(r.Queries) == 0 {
+		return text
+	}
+	if r.measured() {
+		text += fmt.Sprintf(" in %.1f ms", float64(r.Took.Microseconds())/1000)
+	}
+	if r.lost > 0 {
+		text += fmt.Sprintf("; a lost one costs %g s", r.lost.Seconds())
+	}
+	return text
+}
 
 func queryCount(n int) string {
 	if n == 1 {
