@@ -326,3 +326,21 @@ type Cure struct {
 	Message     string `json:"message"`
 	Patch       string `json:"patch,omitempty"` // the command that makes the change
 }
+
+// ConformanceResult is what `conformance -o json` prints: the requirements of a cluster DNS server, and whether the
+// server meets them.
+type ConformanceResult struct {
+	Server string            `json:"server"`
+	Rules  []ConformanceRule `json:"rules"`
+}
+
+// ConformanceRule is the result of a requirement.
+type ConformanceRule struct {
+	ID        string   `json:"id"`
+	Level     string   `json:"level"`  // MUST or SHOULD
+	Source    string   `json:"source"` // such as RFC 8906 8.1.2
+	Text      string   `json:"text"`
+	Questions int      `json:"questions"` // that were asked; 0: the cluster has no object for one
+	Failed    int      `json:"failed"`
+	Failures  []string `json:"failures"` // the first five: name, type and what is wrong
+}

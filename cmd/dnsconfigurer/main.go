@@ -123,7 +123,7 @@ func rootCommand(args []string) *cobra.Command {
 		{"Look at manifests and clusters:", map[string]func() *cobra.Command{
 			"render": renderCommand, "validate": validateCommand, "lookup": lookupCommand, "doctor": doctorCommand,
 			"advise": adviseCommand, "rules": rulesCommand, "policies": policiesCommand, "config": configCommand,
-			"import-corefile": importCorefileCommand,
+			"import-corefile": importCorefileCommand, "conformance": conformanceCommand,
 		}},
 		{"Look at this node, and change it:", map[string]func() *cobra.Command{
 			"install": installCommand, "uninstall": uninstallCommand, "bypass": bypassCommand, "status": statusCommand,

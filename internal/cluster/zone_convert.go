@@ -138,15 +138,15 @@ func (c converter) namespace(o *corev1.Namespace) *object {
 	return &converted
 }
 
-// tolerateUnready is the annotation that preceded publishNotReadyAddresses. The
+// TolerateUnready is the annotation that preceded publishNotReadyAddresses. The
 // specification (section 2.1) still has it.
-const tolerateUnready = "service.alpha.kubernetes.io/tolerate-unready-endpoints"
+const TolerateUnready = "service.alpha.kubernetes.io/tolerate-unready-endpoints"
 
 // service returns nil for a Service that has no valid name. The error joins the problems of
 // the parts that were left out.
 func (c converter) service(o *corev1.Service) (*zone.Service, error) {
 	s := zone.Service{Namespace: o.Namespace, Name: o.Name, PublishNotReady: o.Spec.PublishNotReadyAddresses ||
-		o.Annotations[tolerateUnready] == "true"}
+		o.Annotations[TolerateUnready] == "true"}
 	if err := s.Check(c.domain); err != nil {
 		return nil, err
 	}

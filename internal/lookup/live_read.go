@@ -44,7 +44,7 @@ func Node(ctx context.Context, o *Options, flags *nodefacts.Flags, userAgent str
 		return nodefacts.Node{}, err
 	}
 	c.Complete = true
-	return flags.LoadFor(kubeletFacts(s))
+	return flags.LoadFor(gather.KubeletFacts(s))
 }
 
 // manifestOf returns the objects of a snapshot as those of a manifest.
@@ -80,22 +80,4 @@ func addObjects[T any, P interface {
 		all.Workloads, all.Others = append(all.Workloads, m.Workloads...), append(all.Others, m.Others...)
 	}
 	return nil
-}
-
-// kubeletFacts returns what pods get from the kubelets: as kubeadm keeps it in the ConfigMap kubelet-config, or the
-// addresses of the DNS Service. Other installers have no such ConfigMap, and a user may lack the permission to read
-// it.
-func kubeletFacts(s *doctor.Snapshot) (clusterDNS []string, domain string) {
-	if service := doctor.FindDNSService(s.Services); service != nil {
-		clusterDNS = service.Spec.ClusterIPs
-	}
-	for _, c := range s.ConfigMaps {
-		if k, err := kube.ParseKubeletConfiguration([]byte(c.Data["kubelet"])); err == nil {
-			domain = k.ClusterDomain
-			if len(k.ClusterDNS) > 0 {
-				clusterDNS = k.ClusterDNS
-			}
-		}
-	}
-	return clusterDNS, domain
 }

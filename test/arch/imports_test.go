@@ -95,6 +95,8 @@ var imports = map[string][]string{
 		"golang.org/x/sync/errgroup",
 		"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest",
 		"k8s.io/client-go/transport/spdy", "k8s.io/streaming/pkg/httpstream", "github.com/spf13/pflag"},
+	"internal/conformance": {"std", "api/v1alpha1", "github.com/miekg/dns", "golang.org/x/sync/errgroup",
+		"k8s.io/api/core/v1", "k8s.io/api/discovery/v1", "k8s.io/utils/ptr"},
 	"internal/manifest": {"std", "internal/kube", "internal/excerpt", "internal/usage", "pkg/fqdn",
 		"github.com/fsnotify/fsnotify", "github.com/spf13/pflag"},
 

@@ -4,16 +4,13 @@
 package hostile
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"text/template"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +21,7 @@ import (
 )
 
 // startCoreDNS starts CoreDNS as kubeadm configures it, for the Services of the cluster.
-func startCoreDNS(t *testing.T, program, kubernetes, upstream string) *server {
+func startCoreDNS(t *testing.T, program, upstream string) *server {
 	t.Helper()
 	api := kubeapi.New()
 	api.Apply(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
@@ -38,7 +35,7 @@ func startCoreDNS(t *testing.T, program, kubernetes, upstream string) *server {
 		t.Fatal(err)
 	}
 	t.Cleanup(api.Stop)
-	corefile := readCorefile(t, filepath.Join(kubernetes, "cmd/kubeadm/app/phases/addons/dns/manifests.go"))
+	corefile := apiserver.Corefile(t, "cmd/kubeadm/app/phases/addons/dns/manifests.go")
 	return startCorefile(t, program, "CoreDNS", corefile, func(host, port string, other []string) []string {
 		return []string{
 			".:53 {", ".:" + port + " {\nbind " + host,
@@ -53,9 +50,9 @@ func startCoreDNS(t *testing.T, program, kubernetes, upstream string) *server {
 
 // startNodeLocal starts CoreDNS with the Corefile of NodeLocal DNSCache. Its image also has an interface and
 // rules of iptables.
-func startNodeLocal(t *testing.T, program, kubernetes, upstream string, cluster *server) *server {
+func startNodeLocal(t *testing.T, program, upstream string, cluster *server) *server {
 	t.Helper()
-	corefile := readCorefile(t, filepath.Join(kubernetes, "cluster/addons/dns/nodelocaldns/nodelocaldns.yaml"))
+	corefile := apiserver.Corefile(t, "cluster/addons/dns/nodelocaldns/nodelocaldns.yaml")
 	return startCorefile(t, program, "NodeLocal DNSCache, "+cluster.name, corefile, func(host, port string, other []string) []string {
 		return []string{
 			":53 {", ":" + port + " {",
@@ -93,56 +90,11 @@ func startCorefile(t *testing.T, program, name, corefile string, replacements fu
 	return s
 }
 
-// readCorefile returns the Corefile in a file of Kubernetes with a ConfigMap, which may be a template.
-func readCorefile(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text2, found := strings.Cut(string(text), "\n  Corefile: |\n")
-	if !found {
-		t.Fatalf("%s has no Corefile", path)
-	}
-	var b strings.Builder
-	for line := range strings.Lines(text2) {
-		if !strings.HasPrefix(line, "    ") {
-			break
-		}
-		b.WriteString(line)
-	}
-	parsed, err := template.New("Corefile").Parse(b.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.Reset()
-	if err := parsed.Execute(&b, struct{ DNSDomain string }{"cluster.local"}); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
-}
-
-// kubernetesDir returns the directory of the module of Kubernetes.
-func kubernetesDir(t *testing.T) string {
-	t.Helper()
-	cmd := exec.Command("go", "mod", "download", "-json", "k8s.io/kubernetes")
-	cmd.Dir = "../cluster"
-	out, err := cmd.Output()
-	var module struct{ Dir, Error string }
-	if err := json.Unmarshal(out, &module); err != nil {
-		t.Fatal(err)
-	}
-	if err != nil || module.Error != "" {
-		t.Fatal(err, module.Error)
-	}
-	return module.Dir
-}
-
 // coreDNSServers starts CoreDNS, and NodeLocal DNSCache before it and before the cluster DNS server.
 func coreDNSServers(t *testing.T, upstream string, cluster *server) (coreDNS, nodeLocal, nodeLocalCoreDNS *server) {
 	t.Helper()
-	program, kubernetes := apiserver.CoreDNS(t), kubernetesDir(t)
-	coreDNS = startCoreDNS(t, program, kubernetes, upstream)
-	return coreDNS, startNodeLocal(t, program, kubernetes, upstream, cluster),
-		startNodeLocal(t, program, kubernetes, upstream, coreDNS)
+	program := apiserver.CoreDNS(t)
+	coreDNS = startCoreDNS(t, program, upstream)
+	return coreDNS, startNodeLocal(t, program, upstream, cluster),
+		startNodeLocal(t, program, upstream, coreDNS)
 }

@@ -27,6 +27,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 )
 
 const (
@@ -123,6 +124,24 @@ func Names(ctx context.Context, c Config) (*doctor.Snapshot, error) {
 
 // kubeletConfigMap is the ConfigMap with the kubelets' configuration.
 var kubeletConfigMap = types.NamespacedName{Namespace: systemNamespace, Name: doctor.KubeletConfigMap}
+
+// KubeletFacts returns what pods get from the kubelets: as kubeadm keeps it in the ConfigMap kubelet-config, or the
+// addresses of the DNS Service. Other installers have no such ConfigMap, and a user may lack the permission to read
+// it.
+func KubeletFacts(s *doctor.Snapshot) (clusterDNS []string, domain string) {
+	if service := doctor.FindDNSService(s.Services); service != nil {
+		clusterDNS = service.Spec.ClusterIPs
+	}
+	for _, c := range s.ConfigMaps {
+		if k, err := kube.ParseKubeletConfiguration([]byte(c.Data["kubelet"])); err == nil {
+			domain = k.ClusterDomain
+			if len(k.ClusterDNS) > 0 {
+				clusterDNS = k.ClusterDNS
+			}
+		}
+	}
+	return clusterDNS, domain
+}
 
 // request is a list of the objects of a kind.
 type request struct {

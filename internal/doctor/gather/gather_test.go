@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -271,14 +272,14 @@ func TestSnapshot_Sizes(t *testing.T) {
 	}
 }
 
-// TestTrim keeps what the decision about a pod needs.
+// TestTrim keeps what the decision about a pod and the names of a Service need.
 func TestTrim(t *testing.T) {
 	p := &corev1.Pod{}
-	p.Annotations = map[string]string{policy.OverrideAnnotation: "None", "large": "a"}
+	p.Annotations = map[string]string{policy.OverrideAnnotation: "None", cluster.TolerateUnready: "true", "large": "a"}
 	p.Spec.Containers = []corev1.Container{{Name: "a", Args: []string{"b"}, Ports: []corev1.ContainerPort{{Name: "dns"}}}}
 	trim(p)
 	c := p.Spec.Containers[0]
-	if len(p.Annotations) != 1 || p.Annotations[policy.OverrideAnnotation] != "None" || len(c.Args) > 0 || len(c.Ports) != 1 {
+	if len(p.Annotations) != 2 || p.Annotations["large"] != "" || len(c.Args) > 0 || len(c.Ports) != 1 {
 		t.Errorf("%+v", p)
 	}
 }

@@ -110,7 +110,7 @@ func (o *Options) scope() (doctor.Scope, error) {
 // parseServers returns the servers of the addresses, each once.
 func parseServers(texts []string) (servers []doctor.Server, err error) {
 	for _, text := range texts {
-		at, err := parseServer(text)
+		at, err := ParseServer("--dns-server", text)
 		if err != nil {
 			return nil, err
 		}
@@ -124,14 +124,14 @@ func parseServers(texts []string) (servers []doctor.Server, err error) {
 	return servers, nil
 }
 
-// parseServer parses an address with or without a port.
-func parseServer(text string) (netip.AddrPort, error) {
+// ParseServer parses the value of a flag, an address with or without a port.
+func ParseServer(flag, text string) (netip.AddrPort, error) {
 	if at, err := netip.ParseAddrPort(text); err == nil {
 		return at, nil
 	}
 	addr, err := netip.ParseAddr(strings.Trim(text, "[]"))
 	if err != nil {
-		return netip.AddrPort{}, usage.Errorf("--dns-server %q: want IP[:PORT], such as 10.96.0.10 or [fd00::10]:53", text)
+		return netip.AddrPort{}, usage.Errorf("%s %q: want IP[:PORT], such as 10.96.0.10 or [fd00::10]:53", flag, text)
 	}
 	return netip.AddrPortFrom(addr, 53), nil
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -130,11 +131,9 @@ func trim(item runtime.Object) {
 		return
 	}
 	o.SetManagedFields(nil)
-	override, ok := o.GetAnnotations()[policy.OverrideAnnotation]
-	o.SetAnnotations(nil)
-	if ok {
-		o.SetAnnotations(map[string]string{policy.OverrideAnnotation: override})
-	}
+	all := o.GetAnnotations()
+	maps.DeleteFunc(all, func(name, _ string) bool { return name != policy.OverrideAnnotation && name != cluster.TolerateUnready })
+	o.SetAnnotations(all)
 	if p, ok := item.(*corev1.Pod); ok {
 		trimContainers(p.Spec.InitContainers)
 		trimContainers(p.Spec.Containers)

@@ -1,0 +1,60 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"text/template"
+)
+
+// Corefile returns the Corefile in a file of the source of Kubernetes with a ConfigMap, which may be a template.
+func Corefile(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(kubernetesDir(t), path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text2, found := strings.Cut(string(text), "\n  Corefile: |\n")
+	if !found {
+		t.Fatalf("%s has no Corefile", path)
+	}
+	var b strings.Builder
+	for line := range strings.Lines(text2) {
+		if !strings.HasPrefix(line, "    ") {
+			break
+		}
+		b.WriteString(line)
+	}
+	parsed, err := template.New("Corefile").Parse(b.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Reset()
+	if err := parsed.Execute(&b, struct{ DNSDomain string }{"cluster.local"}); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// kubernetesDir returns the directory of the module of Kubernetes.
+func kubernetesDir(t testing.TB) string {
+	t.Helper()
+	root := run(t, ".", "go", "list", "-m", "-f", "{{.Dir}}", module)
+	cmd := exec.Command("go", "mod", "download", "-json", "k8s.io/kubernetes")
+	cmd.Dir = filepath.Join(root, "test", "cluster")
+	out, err := cmd.Output()
+	var module struct{ Dir, Error string }
+	if err := json.Unmarshal(out, &module); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil || module.Error != "" {
+		t.Fatal(err, module.Error)
+	}
+	return module.Dir
+}
