@@ -27,14 +27,6 @@ The DNS servers are the addresses of the DNS Service and its endpoints, or those
 --dns-server. From outside the cluster they are often unreachable: run doctor in a pod or on
 a node, or use --ephemeral-container. A check that could not run is printed as not checked.
 
-With --kubelets it reads the configuration with which each kubelet runs, which needs the
-permission nodes/proxy.
-
-With --ephemeral-container it adds a container to the pod of --pod, which queries the servers
-and reads the resolv.conf. This shows what the servers reply, what the pod reaches over UDP and
-TCP, and whether its file is that of a new pod. The container runs for some seconds. It cannot
-be removed: it stays in the pod until the pod ends.
-
 docs/debugging.md lists the checks and the permissions.
 
 Exit code 1: there is a finding of severity error, or the command failed, for example because

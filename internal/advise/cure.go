@@ -101,13 +101,18 @@ func estimate(c dnsserver.ClientCounts) (e estimated) {
 // absentText says which names do not exist.
 func (w *workload) absentText() string {
 	const absent = "names that do not exist are looked up again and again: "
-	names := slices.SortedFunc(maps.Keys(w.names), func(a, b string) int {
-		return cmp.Or(cmp.Compare(w.names[b], w.names[a]), strings.Compare(a, b))
-	})
+	names := byCount(w.names)
 	if len(names) == 0 {
 		return absent + "clientStatistics: names in the configuration of the servers shows which"
 	}
 	return absent + strings.Join(names[:min(len(names), maxAbsentNames)], ", ")
+}
+
+// byCount returns names, the most frequent first.
+func byCount(names map[string]uint64) []string {
+	return slices.SortedFunc(maps.Keys(names), func(a, b string) int {
+		return cmp.Or(cmp.Compare(names[b], names[a]), strings.Compare(a, b))
+	})
 }
 
 const (

@@ -29,6 +29,7 @@ const (
 type Source struct {
 	Address netip.Addr // of the pod of the server
 	Report  dnsserver.ClientReport
+	Refused uint64 // queries that the server refused since its start, because it or its upstream servers were at a limit
 }
 
 // Advise returns the workloads that ask the servers, those that can save most first. Pods are all pods of the

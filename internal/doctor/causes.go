@@ -252,6 +252,18 @@ func probeCauses() []Check {
 func workloadCauses() []Check {
 	return []Check{
 		{
+			Code: "client-flood", Severity: warning, What: "the servers refuse queries, and one client sends most of them",
+			cause: "a program looks up names without a pause or a cache; while the servers are at a limit others lose their queries, too",
+			next:  "dnsconfigurer advise; dnsconfigurer doctor --clients names",
+			needs: []need{needClients}, whole: []need{read(Clients)}, find: findFlood,
+		},
+		{
+			Code: "client-queries", Severity: note, What: "with `--clients`: the pods with most queries, failures and NXDOMAIN",
+			cause: "the servers of dnsconfigurer count the queries of each client",
+			next:  "dnsconfigurer advise, which names what is wasted, and the change that saves it",
+			needs: []need{needClients}, whole: []need{read(Clients)}, find: findClients,
+		},
+		{
 			Code: "pod-file", Severity: failure,
 			What:  "the pod of `--pod` has other nameservers, search domains or options than its node gives to new pods",
 			cause: "a resolv.conf is written when a pod starts: the settings of the node changed since, or the pod replaced the file",

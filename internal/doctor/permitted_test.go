@@ -4,10 +4,16 @@
 package doctor
 
 import (
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/advise"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 )
 
 const (
@@ -24,7 +30,57 @@ func kubeletOf(node, domain string, dns ...string) Kubelet {
 func permit(s *Snapshot) {
 	s.Probes = append(s.Probes, healthyMeans()...)
 	s.Kubelets = []Kubelet{kubeletOf("a", "cluster.local", "10.96.0.10"), kubeletOf("b", "Cluster.local.", "10.96.0.10")}
+	s.Clients = []advise.Source{{}}
 	withFile(s, "shop/db-0", clusterFile)
+}
+
+// TestRun_Clients: which pods send most queries is an info, with names on request only. A client that sends most of
+// them is a warning if the servers refuse some.
+func TestRun_Clients(t *testing.T) {
+	client := func(address string, queries, failed, absent uint64) dnsserver.Client {
+		return dnsserver.Client{Address: netip.MustParseAddr(address),
+			ClientCounts: dnsserver.ClientCounts{Queries: queries, Failed: failed, AbsentService: absent}}
+	}
+	const web, db, other, cache = "10.244.1.7", "10.244.2.7", "192.0.2.7", "10.244.1.2"
+	for _, tt := range []struct {
+		name          string
+		web, refused  uint64
+		names         bool
+		finds, wanted string // codes, and the evidence of the last
+	}{
+		{"nothing is refused", 90_000, 0, false, "client-queries", "Pod shop/web-1: 90000 queries, 0 failed, 10 NXDOMAIN"},
+		{"names are wanted", 90_000, 0, true, "client-queries", "failed, 10 NXDOMAIN, most for a.example., b.example.\n"},
+		{"few are refused", 90_000, 90, false, "client-queries", "Pod shop/db-0: 5000 queries, 20 failed, 0 NXDOMAIN"},
+		{"no client sends most", 4_000, 900, false, "client-queries", "address 192.0.2.7: 3000 queries, 0 failed, 0 NXDOMAIN"},
+		{"a client floods the servers", 90_000, 900, false, "client-flood client-queries", "Pod shop/web-1: 90000 queries"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := snapshotOf(t, healthy(t))
+			for i := range s.Pods {
+				if address := map[string]string{"web-1": web, "db-0": db}[s.Pods[i].Name]; address != "" {
+					s.Pods[i].Status.PodIPs = []corev1.PodIP{{IP: address}}
+				}
+			}
+			report := dnsserver.ClientReport{
+				Clients: []dnsserver.Client{client(web, tt.web/2, 0, 10), client(db, 5000, 20, 0), client(cache, 1e6, 0, 0)},
+				Names: []dnsserver.ClientName{{Address: netip.MustParseAddr(web), Name: "b.example.", Queries: 5},
+					{Address: netip.MustParseAddr(web), Name: "a.example.", Queries: 7}}}
+			s.Names = tt.names
+			s.Clients = []advise.Source{{Report: report}, {Address: netip.MustParseAddr(cache), Refused: tt.refused,
+				Report: dnsserver.ClientReport{Clients: []dnsserver.Client{client(web, tt.web/2, 0, 0), client(other, 3000, 0, 0)}}}}
+			r := Run(t.Context(), s)
+			if got := codes(r); !slices.Equal(got, strings.Fields(tt.finds)) {
+				t.Fatalf("found %q, want %s", got, tt.finds)
+			}
+			for _, f := range r.Findings {
+				text := strings.Join(f.Evidence, "\n") + "\n"
+				if f.Code == strings.Fields(tt.finds)[0] && !strings.Contains(text, tt.wanted) || strings.Contains(text, cache) ||
+					strings.Contains(text, "example") != tt.names {
+					t.Errorf("%s: %s, want %s", f.Code, text, tt.wanted)
+				}
+			}
+		})
+	}
 }
 
 // withFile sets the pod of the scope and its file.

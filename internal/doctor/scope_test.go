@@ -24,7 +24,7 @@ import (
 
 var kinds = []Kind{
 	Services, Slices, Pods, Nodes, Namespaces, Events, Deployments, DaemonSets, Networks, Policies, Bindings, Validating, Mutating,
-	ConfigMaps, Probes, Kubelets, Ephemeral,
+	ConfigMaps, Probes, Kubelets, Ephemeral, Clients,
 }
 
 // TestRun_Unread: what was not read is not healthy, and not a finding.
@@ -279,8 +279,9 @@ func TestDocumentation(t *testing.T) {
 		}
 	}
 	for _, c := range Checks() {
-		// See TestRun_Probes, TestRun_Kubelets and TestRun_PodFile.
-		needsMore := strings.HasPrefix(c.Code, "probe-") || c.Code == "kubelet-config-drift" || c.Code == "pod-file"
+		// See TestRun_Probes, TestRun_Clients, TestRun_Kubelets and TestRun_PodFile.
+		needsMore := strings.HasPrefix(c.Code, "probe-") || strings.HasPrefix(c.Code, "client-") ||
+			c.Code == "kubelet-config-drift" || c.Code == "pod-file"
 		if !found[c.Code] && !needsMore {
 			t.Errorf("no fault tests %s", c.Code)
 		}

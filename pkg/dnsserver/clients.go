@@ -45,6 +45,15 @@ func (c *ClientCounts) Add(more ClientCounts) {
 	c.combine(more, func(count *uint64, n uint64) { *count += n })
 }
 
+// NXDomain returns the number of names that do not exist.
+func (c ClientCounts) NXDomain() uint64 {
+	sum := c.Absent + c.AbsentService
+	for i := range MaxDots {
+		sum += c.AbsentCluster[i] + c.AbsentHost[i]
+	}
+	return sum
+}
+
 // Scale returns the counts times a factor.
 func (c ClientCounts) Scale(factor float64) (scaled ClientCounts) {
 	scaled.combine(c, func(count *uint64, n uint64) { *count = uint64(float64(n) * factor) })

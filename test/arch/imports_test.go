@@ -85,7 +85,7 @@ var imports = map[string][]string{
 	"internal/corefile": {"values", "cmp", "encoding/json", "net", "regexp", "text/template/parse", "time", "api/v1alpha1",
 		"internal/excerpt", "pkg/dnsserver", "pkg/dnsserver/zone",
 		"github.com/coredns/caddy/caddyfile", "github.com/miekg/dns"},
-	"internal/doctor": {"values", "cmp", "context", "time", "api/v1alpha1", "internal/admission", "internal/corefile",
+	"internal/doctor": {"values", "cmp", "context", "time", "api/v1alpha1", "internal/admission", "internal/advise", "internal/corefile",
 		"internal/excerpt", "internal/kube", "pkg/fqdn",
 		"pkg/policy", "pkg/resolvconf", "github.com/miekg/dns", "k8s.io/api/...", "k8s.io/apimachinery/..."},
 	"internal/advise": {"values", "cmp", "encoding/json", "time", "api/v1alpha1", "pkg/dnsserver", "pkg/fqdn",

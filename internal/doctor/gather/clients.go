@@ -5,6 +5,7 @@ package gather
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,7 +13,9 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -62,9 +65,36 @@ func Clients(ctx context.Context, c Config) (sources []advise.Source, pods []cor
 	if why := r.snapshot.Unread[doctor.Pods]; why != "" {
 		return nil, nil, nil, errors.New(why)
 	}
-	servers, err := listServers(ctx, c.API)
+	sources, notRead, err = readServers(ctx, c.API)
+	return sources, r.snapshot.Pods, notRead, err
+}
+
+// The values of Config.ClientCounts.
+const (
+	ClientsOff    = "off"
+	ClientsCounts = "counts"
+	ClientsNames  = "names"
+)
+
+// addClients adds what the servers know about their clients to a snapshot.
+func addClients(ctx context.Context, c Config, s *doctor.Snapshot) {
+	sources, notRead, err := readServers(ctx, c.API)
+	switch {
+	case err != nil:
+		s.Unread[doctor.Clients] = err.Error()
+	case len(notRead) > 0:
+		s.Unread[doctor.Clients] = fmt.Sprintf("%d servers not read: %s", len(notRead), notRead[0])
+	case len(sources) == 0:
+		s.Unread[doctor.Clients] = "the cluster has no pods of dnsconfigurer's DNS servers"
+	}
+	s.Clients, s.Names = sources, c.ClientCounts == ClientsNames
+}
+
+// readServers returns the reports of all DNS servers.
+func readServers(ctx context.Context, api *rest.Config) (sources []advise.Source, notRead []string, err error) {
+	servers, err := listServers(ctx, api)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	if len(servers) > maxServers {
 		notRead = append(notRead, fmt.Sprintf("%d of %d servers: the limit is %d", len(servers)-maxServers, len(servers), maxServers))
@@ -75,7 +105,7 @@ func Clients(ctx context.Context, c Config) (sources []advise.Source, pods []cor
 	group.SetLimit(parallel)
 	for i := range servers {
 		group.Go(func() error {
-			found[i], errs[i] = readClients(ctx, c.API, &servers[i])
+			found[i], errs[i] = readClients(ctx, api, &servers[i])
 			return nil
 		})
 	}
@@ -87,7 +117,7 @@ func Clients(ctx context.Context, c Config) (sources []advise.Source, pods []cor
 			sources = append(sources, found[i])
 		}
 	}
-	return sources, r.snapshot.Pods, notRead, nil
+	return sources, notRead, nil
 }
 
 // listServers returns the running pods of DNS servers.
@@ -130,13 +160,32 @@ func readClients(ctx context.Context, config *rest.Config, pod *corev1.Pod) (adv
 	defer stop()
 	defer conn.Close()
 	s := advise.Source{Address: addr.Unmap()}
-	if err := get(conn, port, "/clients", &s.Report); err != nil {
-		if ctx.Err() != nil {
-			err = ctx.Err()
-		}
-		return advise.Source{}, err
+	text, err := get(conn, port, "/clients")
+	if err == nil {
+		err = json.Unmarshal(text, &s.Report)
+	}
+	if err == nil {
+		text, err = get(conn, port, "/metrics")
+		s.Refused = refusedQueries(string(text))
+	}
+	if err != nil {
+		return advise.Source{}, cmp.Or(ctx.Err(), err)
 	}
 	return s, nil
+}
+
+// refusedQueries returns the number of queries that a server refused because of a limit, from its metrics.
+func refusedQueries(metrics string) (sum uint64) {
+	for line := range strings.Lines(metrics) {
+		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		isLimit := func(reason string) bool { return strings.Contains(series, `reason="`+reason+`"`) }
+		if strings.HasPrefix(series, "dnsconfigurer_dns_refusals_total{") &&
+			slices.ContainsFunc([]string{"budget", "replaced", "resources", "upstream"}, isLimit) {
+			n, _ := strconv.ParseFloat(value, 64) // 0 for another text
+			sum += uint64(n)
+		}
+	}
+	return sum
 }
 
 // httpPort returns the port of the pages of a server, which its readiness probe uses, or 0.
@@ -172,41 +221,40 @@ func dialPod(config *rest.Config, pod *corev1.Pod) (httpstream.Connection, error
 	return conn, err
 }
 
-// get reads a page of a port of the pod, and decodes its JSON into v. A forwarded port has a stream for errors and
-// one for data.
-func get(conn httpstream.Connection, port int, path string, v any) error {
+// get reads a page of a port of the pod. A forwarded port has a stream for errors and one for data.
+func get(conn httpstream.Connection, port int, path string) ([]byte, error) {
 	header := http.Header{}
 	header.Set(corev1.PortHeader, strconv.Itoa(port))
-	header.Set(corev1.PortForwardRequestIDHeader, "0")
+	header.Set(corev1.PortForwardRequestIDHeader, path) // unique in the connection
 	header.Set(corev1.StreamType, corev1.StreamTypeError)
 	failures, err := conn.CreateStream(header)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	failures.Close() // nothing is sent
 	header.Set(corev1.StreamType, corev1.StreamTypeData)
 	data, err := conn.CreateStream(header)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	request, err := http.NewRequest(http.MethodGet, "http://localhost"+path, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	request.Close = true
 	if err := request.Write(data); err != nil {
-		return err
+		return nil, err
 	}
 	response, err := http.ReadResponse(bufio.NewReader(data), request)
 	if err != nil {
 		text, _ := io.ReadAll(io.LimitReader(failures, maxReason))
-		return fmt.Errorf("port %d: %w %s", port, err, text)
+		return nil, fmt.Errorf("port %d: %w %s", port, err, text)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("port %d: %s for %s: upgrade this server", port, response.Status, path)
+		return nil, fmt.Errorf("port %d: %s for %s: upgrade this server", port, response.Status, path)
 	}
-	return json.NewDecoder(io.LimitReader(response.Body, maxClientReport)).Decode(v)
+	return io.ReadAll(io.LimitReader(response.Body, maxClientReport))
 }
 
 const maxReason = 1 << 10

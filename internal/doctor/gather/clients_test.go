@@ -50,6 +50,14 @@ func (s dnsPods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","items":[%s]}`, strings.Join(items, ","))
 }
 
+// metrics are those of a server that has refused queries.
+const metrics = `# HELP dnsconfigurer_dns_refusals_total Queries
+dnsconfigurer_dns_refusals_total{budget="plain",reason="budget"} 1e+03
+dnsconfigurer_dns_refusals_total{budget="cluster",reason="replaced"} 3
+dnsconfigurer_dns_refusals_total{budget="plain",reason="loop"} 50
+dnsconfigurer_dns_queries_total{reason="budget"} 7
+`
+
 // forward is the part of a kubelet.
 func (s dnsPods) forward(w http.ResponseWriter, r *http.Request, name string) {
 	if name == "forbidden" {
@@ -87,6 +95,12 @@ func (s dnsPods) forward(w http.ResponseWriter, r *http.Request, name string) {
 		io.WriteString(data, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
 	case "good":
 		io.WriteString(data, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"+`{"clients":[{"address":"10.244.1.7","queries":5}]}`)
+		data.Close()
+		_, data = <-streams, <-streams
+		if request, err := http.ReadRequest(bufio.NewReader(data)); err != nil || request.URL.Path != "/metrics" {
+			s.t.Errorf("%s: got %v, %v", name, request, err)
+		}
+		io.WriteString(data, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"+metrics)
 	}
 	data.Close()
 	<-conn.CloseChan()
@@ -101,7 +115,7 @@ func TestClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(sources) != 1 || sources[0].Address.String() != "10.0.0.0" || len(sources[0].Report.Clients) != 1 ||
-		sources[0].Report.Clients[0].Queries != 5 {
+		sources[0].Report.Clients[0].Queries != 5 || sources[0].Refused != 1003 {
 		t.Errorf("got %+v", sources)
 	}
 	if len(pods) != 1 || pods[0].Name != "web" {

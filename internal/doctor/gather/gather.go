@@ -56,8 +56,9 @@ type Config struct {
 	Scope      doctor.Scope
 	MaxObjects int // of each kind; the rest is not read
 
-	Kubelets bool   // call Kubelets
-	Image    string // of an ephemeral container in the pod of Scope that queries the servers, too; "": none
+	Kubelets     bool   // call Kubelets
+	ClientCounts string // one of Clients...; "": ClientsOff
+	Image        string // of an ephemeral container in the pod of Scope that queries the servers, too; "": none
 
 	Servers       []doctor.Server // that are queried; none: those of the cluster
 	ExternalName  string          // that is queried, with a final dot; "": none
@@ -290,7 +291,11 @@ func (r *reader) fail(kind doctor.Kind, err error) {
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		r.unread(kind, fmt.Sprintf("list %s: not finished in time", kind))
+		why := fmt.Sprintf("list %s: not finished in time", kind)
+		if r.config.Timeout > 0 { // the command has the flag
+			why += ": set --timeout"
+		}
+		r.unread(kind, why)
 	case !answered:
 		r.unread(kind, fmt.Sprintf("list %s: %v", kind, err))
 	case apierrors.IsForbidden(err):

@@ -5,6 +5,7 @@ package gather
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +30,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
 // api is an API server with a number of pods. It accepts GET only.
@@ -194,6 +197,30 @@ func TestSnapshot_Unread(t *testing.T) {
 	}
 	if len(got) != len(want) || len(s.Pods) != maxConfigMaps || len(s.ConfigMaps) != maxConfigMaps-3 {
 		t.Errorf("%v, %d pods, %d ConfigMaps", got, len(s.Pods), len(s.ConfigMaps))
+	}
+}
+
+// TestSnapshot_Late: a command with a time limit has the flag for it.
+func TestSnapshot_Late(t *testing.T) {
+	late := kubeapi.Transport(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if path.Base(r.URL.Path) == "pods" {
+			<-r.Context().Done()
+			return
+		}
+		(&api{t: t}).ServeHTTP(w, r)
+	}))
+	for limit, want := range map[time.Duration]string{
+		time.Hour: "list pods: not finished in time: set --timeout", 0: "list pods: not finished in time",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			config := &rest.Config{Host: "http://api.invalid", Transport: late, QPS: -1}
+			s, err := Snapshot(ctx, Config{API: config, MaxObjects: 1, Timeout: limit})
+			if err != nil || s.Unread[doctor.Pods] != want {
+				t.Errorf("%v: %q, %v", limit, s.Unread[doctor.Pods], err)
+			}
+		})
 	}
 }
 

@@ -45,6 +45,9 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 		"`DOMAIN` of the cluster; empty: as in the ConfigMap kubelet-config, or the Corefile, or cluster.local")
 	flags.BoolVar(&o.Kubelets, "kubelets", false,
 		"read the configuration of each kubelet through the API server; needs the permission nodes/proxy")
+	usage.ChoiceFlag(flags, &o.ClientCounts, "clients", "",
+		"print the pods with most queries to servers of dnsconfigurer, `WHAT`: off, counts, or names: with the names; "+
+			"needs the permission pods/portforward", ClientsOff, ClientsCounts, ClientsNames)
 	flags.StringVar(&o.Image, "ephemeral-container", "",
 		"`IMAGE` of dnsconfigurer: add an ephemeral container with it to the pod of --pod, query the servers from there, too, "+
 			"and compare its resolv.conf with that of a new pod; it cannot be removed: it stays in the pod until the pod ends; "+
@@ -152,6 +155,9 @@ func All(ctx context.Context, c Config) (*doctor.Snapshot, error) {
 	}
 	if c.Kubelets {
 		Kubelets(ctx, c, s)
+	}
+	if c.ClientCounts == ClientsCounts || c.ClientCounts == ClientsNames {
+		addClients(ctx, c, s)
 	}
 	sendProbes(ctx, c, s)
 	return s, nil
