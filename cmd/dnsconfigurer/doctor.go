@@ -21,11 +21,11 @@ import (
 
 const doctorHelp = `Read the objects of a live cluster, query its DNS servers, and print what is wrong: the
 object, the evidence, the cause and the next command. Without --ephemeral-container it changes
-nothing in the cluster. It works with CoreDNS and the servers of dnsconfigurer.
+nothing in the cluster.
 
 The DNS servers are the addresses of the DNS Service and its endpoints, or those of
 --dns-server. From outside the cluster they are often unreachable: run doctor in a pod or on
-a node, or use --ephemeral-container. A check that could not run is printed as not checked.
+a node, or use --ephemeral-container.
 
 docs/debugging.md lists the checks and the permissions.
 

@@ -63,8 +63,8 @@ func serviceCauses() []Check {
 			needs: []need{needDNS, read(Pods)}, whole: []need{read(Deployments)}, find: findNotStarted,
 		},
 		{
-			Code: "dns-service-selector", Severity: failure, What: "the DNS Service selects no pods",
-			cause: "the selector of the Service and the labels of the DNS pods differ",
+			Code: "dns-service-selector", Severity: failure, What: "the DNS Service selects no pods, or also those of an application",
+			cause: "the selector of the Service and the labels of the DNS pods differ, or an application has the same labels",
 			next:  "kubectl -n $NS get pods --show-labels",
 			needs: []need{needDNS, read(Pods)}, unless: "dns-scaled-to-zero dns-pod-not-started", find: findServiceSelector,
 		},
@@ -110,7 +110,12 @@ func corefileCauses() []Check {
 			Code: "corefile-lost-names", Severity: failure,
 			What:  "the Corefile does not serve all names of the cluster, or not at the port of the Service",
 			cause: "plugins answer in a fixed order: hosts, template and acl before kubernetes; namespaces limits what kubernetes has",
-			next:  nextEdit, needs: needs, unless: "dns-service-port", find: findLostNames,
+			next:  nextEdit, needs: needs, unless: "dns-service-port corefile-refused", find: findLostNames,
+		},
+		{
+			Code: "corefile-values", Severity: warning, What: "a value of the Corefile loses or delays queries",
+			cause: "a name that is created later does not exist for the clients, or queries fail under load",
+			next:  nextEdit, needs: needs, find: findValues,
 		},
 		{
 			Code: "corefile-no-forward", Severity: warning, What: "the Corefile loses names outside the cluster, or their reverse names",
@@ -135,6 +140,19 @@ func podCauses() []Check {
 			cause: "the log of the previous container has the reason",
 			next:  "kubectl -n $NS logs $NAME --previous", unless: "corefile-refused corefile-loop",
 			needs: []need{needDNS, read(Pods)}, find: findCrashLoop,
+		},
+		{
+			Code: "node-network-not-ready", Severity: failure, What: "a node has no ready pod of kube-proxy or of the network plugin",
+			cause: "pods on this node do not reach the address of the DNS Service, or no pod of another node",
+			next:  "kubectl get pods -A -o wide --field-selector spec.nodeName=$NAME",
+			needs: []need{read(DaemonSets, Nodes, Pods)}, find: findNetworkNotReady,
+		},
+		{
+			Code: "dns-local-traffic", Severity: failure,
+			What:  "the DNS Service keeps queries on their node, and a node has no ready pod of the cluster DNS",
+			cause: "with internalTrafficPolicy: Local, queries of the pods on this node are dropped",
+			next:  "kubectl -n $NS get service $NAME -o jsonpath='{.spec.internalTrafficPolicy}'; set Cluster",
+			needs: []need{needDNS, read(Slices, Nodes)}, unless: notRunning, find: findLocalTraffic,
 		},
 		{
 			Code: "dns-node-not-ready", Severity: warning,
@@ -162,7 +180,7 @@ func podCauses() []Check {
 		},
 		{
 			Code: "dns-resources", Severity: warning,
-			What:  "the cluster DNS has less than 70 MiB of memory or 100m of CPU, or requests no memory",
+			What:  "the cluster DNS has less than 70 MiB of memory or 100m of CPU, requests no memory, or was evicted",
 			cause: "it is killed or evicted under load, or throttled: it replies late, or loses packets when its socket buffer is full",
 			next:  "kubectl -n $NS get pod $NAME -o jsonpath='{.spec.containers[*].resources}'",
 			needs: []need{needDNS, read(Pods)}, find: findResources,

@@ -53,8 +53,14 @@ func missingData(c *corev1.ConfigMap, items []corev1.KeyToPath) string {
 			return "there is no key " + item.Key
 		}
 	}
-	if text, ok := c.Data["Corefile"]; ok && strings.TrimSpace(text) == "" {
+	text, ok := c.Data["Corefile"]
+	if ok && strings.TrimSpace(text) == "" {
 		return "the Corefile is empty"
+	}
+	for key := range c.Data {
+		if !ok && strings.EqualFold(key, "Corefile") {
+			return "the key is " + key + ", want Corefile"
+		}
 	}
 	return ""
 }
@@ -162,7 +168,7 @@ func findDomain(v *view) []hit {
 func findLostNames(v *view) (hits []hit) {
 	for _, name := range []string{"hosts", "template", "acl", "kubernetes"} {
 		for _, d := range v.corefile.find(name) {
-			if problem := d.losesNames(); problem != "" {
+			if problem := d.losesNames(v.domain); problem != "" {
 				hits = append(hits, v.corefileHit(problem, d.evidence()))
 			}
 		}
@@ -179,8 +185,8 @@ func findLostNames(v *view) (hits []hit) {
 	return hits
 }
 
-// losesNames returns why names of the cluster do not exist because of a plugin; "": they do.
-func (d located) losesNames() string {
+// losesNames returns why names of the cluster, which is domain, do not exist because of a plugin; "": they do.
+func (d located) losesNames(domain string) string {
 	isOfCluster := len(d.block.Find("kubernetes")) > 0
 	switch d.Name {
 	case "hosts":
@@ -188,7 +194,10 @@ func (d located) losesNames() string {
 			return "hosts without fallthrough: names that it does not have get SERVFAIL"
 		}
 	case "template":
-		if isOfCluster && len(d.Args) == 2 && len(d.Find("match"))+len(d.Find("fallthrough")) == 0 && d.answersA() {
+		isOther := len(d.Args) > 2 && !slices.ContainsFunc(d.Args[2:], func(zone string) bool {
+			return isWithin(domain, strings.ToLower(strings.Trim(zone, "."))) || zone == "."
+		})
+		if isOfCluster && len(d.Args) > 1 && !isOther && len(d.Find("match"))+len(d.Find("fallthrough")) == 0 && d.answersA() {
 			return "template answers for all names, also of the cluster"
 		}
 	case "acl":
@@ -201,6 +210,37 @@ func (d located) losesNames() string {
 		}
 	}
 	return ""
+}
+
+const (
+	maxDenial     = 3600 // seconds for which the absence of a name may be cached
+	minConcurrent = 100  // queries that may wait for the upstream servers
+)
+
+// findValues returns values that are valid, and lose or delay queries.
+func findValues(v *view) (hits []hit) {
+	for _, tt := range []struct {
+		plugin, property string
+		index            int
+		problem          string
+		isBad            func(n int) bool
+	}{
+		{"cache", "denial", 1, "the absence of a name is cached for more than an hour", func(n int) bool { return n > maxDenial }},
+		{"forward", "max_concurrent", 0, "few queries may wait for the upstream servers: others are refused",
+			func(n int) bool { return n < minConcurrent }},
+	} {
+		for _, d := range v.corefile.find(tt.plugin) {
+			for _, property := range d.Find(tt.property) {
+				if len(property.Args) <= tt.index {
+					continue
+				}
+				if n, err := strconv.Atoi(property.Args[tt.index]); err == nil && tt.isBad(n) {
+					hits = append(hits, v.corefileHit(tt.problem, evidenceLine(property.Line, property.String())))
+				}
+			}
+		}
+	}
+	return hits
 }
 
 // answersA reports whether a template answers for the addresses of names: NXDOMAIN for AAAA is for the whole name.

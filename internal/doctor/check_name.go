@@ -89,7 +89,18 @@ func (v *view) isScaledDown(s *corev1.Service) bool {
 }
 
 func findSubdomain(v *view) (hits []hit) {
-	pods := v.inScope()
+	pods, named := v.inScope(), map[string]string{}
+	for _, p := range pods {
+		fqdn := p.Namespace + "/" + p.Spec.Subdomain + "/" + p.Spec.Hostname
+		if p.Spec.Hostname == "" || p.Spec.Subdomain == "" {
+			continue
+		}
+		if other := named[fqdn]; other != "" {
+			evidence := "Pod " + other + " has the host name and the subdomain, too"
+			hits = append(hits, found(podObject(p), "it has the FQDN of another pod", evidence))
+		}
+		named[fqdn] = p.Name
+	}
 	objects := make([]admission.Object, len(pods))
 	for i, p := range pods {
 		objects[i] = admission.Object{Kind: admission.KindPod, Name: p.Name, Pod: kube.FromPod(p)}
@@ -146,6 +157,10 @@ func findExternalMissing(v *view) (hits []hit) {
 	v.servicesInScope(func(s *corev1.Service) {
 		if key := v.target(s); key != "" && v.services[key] == nil {
 			hits = append(hits, found(serviceObject(s), "there is no Service "+key, "spec.externalName: "+s.Spec.ExternalName))
+		}
+		if name, namespace, ok := strings.Cut(s.Spec.ExternalName, "."); isAlias(s) && ok && v.services[namespace+"/"+name] != nil {
+			hits = append(hits, found(serviceObject(s), "the alias is not a full name: "+s.Spec.ExternalName+".svc."+v.domain+" would be",
+				"spec.externalName: "+s.Spec.ExternalName))
 		}
 		var chain []*corev1.Service
 		var evidence []string

@@ -25,7 +25,24 @@ func networkNeeds() []need {
 }
 
 func findDenied(v *view) []hit {
-	return append(v.deniedEgress(corev1.ProtocolUDP), findDeniedIngress(v)...)
+	return slices.Concat(v.deniedEgress(corev1.ProtocolUDP), findDeniedIngress(v), findDeniedServers(v))
+}
+
+// findDeniedServers returns a pod of the cluster DNS to which NetworkPolicies permit no egress at all.
+func findDeniedServers(v *view) []hit {
+	for _, p := range v.dnsPods {
+		var evidence []string
+		permits := false
+		v.policiesOf(p, networkingv1.PolicyTypeEgress, func(n *networkPolicy) bool {
+			permits = permits || len(n.Spec.Egress) > 0
+			evidence = append(evidence, fmt.Sprintf("NetworkPolicy %s/%s selects the pod: 0 egress rules", n.Namespace, n.Name))
+			return !permits && len(evidence) < maxLines
+		})
+		if len(evidence) > 0 && !permits {
+			return []hit{found(podObject(p), "NetworkPolicies deny it the API server and the upstream servers", evidence...)}
+		}
+	}
+	return nil
 }
 
 func findDeniedTCP(v *view) []hit { return v.deniedEgress(corev1.ProtocolTCP) }

@@ -17,11 +17,49 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 )
 
-// findNodeCacheNotReady returns the nodes without a ready pod of a node cache that should run there. An affinity
-// may exclude a node without any pod. Tenants may have DaemonSets that look like a node cache.
-func findNodeCacheNotReady(v *view) (hits []hit) {
+func findNodeCacheNotReady(v *view) []hit {
+	return v.notReady(v.nodeCaches, "the node cache is not ready")
+}
+
+// networkDaemons are the names of DaemonSets without which a node does not reach Services or pods of other nodes.
+const networkDaemons = "kube-proxy calico-node canal cilium kube-flannel kube-flannel-ds weave-net antrea-agent aws-node kindnet azure-cni"
+
+// findNetworkNotReady leaves out nodes that are not ready: there the pods follow from the node.
+func findNetworkNotReady(v *view) []hit {
+	daemons := slices.DeleteFunc(slices.Clone(v.DaemonSets), func(d appsv1.DaemonSet) bool {
+		return !d.Spec.Template.Spec.HostNetwork || !slices.Contains(strings.Fields(networkDaemons), d.Name)
+	})
+	return slices.DeleteFunc(v.notReady(daemons, "kube-proxy or the network plugin is not ready"), func(h hit) bool {
+		i := slices.IndexFunc(v.Nodes, func(n corev1.Node) bool { return n.Name == h.object.name })
+		return !hasCondition(&v.Nodes[i], corev1.NodeReady)
+	})
+}
+
+// findLocalTraffic returns the nodes from which no pod reaches the DNS Service, because it keeps queries on their node.
+func findLocalTraffic(v *view) []hit {
+	if p := v.dns.Spec.InternalTrafficPolicy; p == nil || *p != corev1.ServiceInternalTrafficPolicyLocal {
+		return nil
+	}
+	var evidence []string
+	for i := range v.Nodes {
+		n := &v.Nodes[i]
+		isServed := slices.ContainsFunc(v.endpoints, func(e endpoint) bool { return e.ready && e.node == n.Name })
+		if !isServed && hasCondition(n, corev1.NodeReady) {
+			evidence = append(evidence, "no ready endpoint on node "+n.Name)
+		}
+	}
+	if len(evidence) == 0 {
+		return nil
+	}
+	message := fmt.Sprintf("internalTrafficPolicy is Local, and %d of %d nodes have no ready endpoint", len(evidence), len(v.Nodes))
+	return []hit{found(serviceObject(v.dns), message, evidence...)}
+}
+
+// notReady returns the nodes without a ready pod of DaemonSets that should run there. An affinity may exclude a node
+// without any pod. Tenants may have DaemonSets that look like a node cache.
+func (v *view) notReady(daemons []appsv1.DaemonSet, message string) (hits []hit) {
 	listed := map[string]bool{}
-	for _, d := range v.nodeCaches {
+	for _, d := range daemons {
 		ready, lines := v.podsOf(&d)
 		affinity := d.Spec.Template.Spec.Affinity
 		for i := range v.Nodes {
@@ -35,7 +73,7 @@ func findNodeCacheNotReady(v *view) (hits []hit) {
 			}
 			if line != "" && !listed[n.Name] && !ready[n.Name] && runsOn(&d, n) {
 				listed[n.Name] = true
-				hits = append(hits, found(object{"Node", "", n.Name}, "the node cache is not ready", line))
+				hits = append(hits, found(object{"Node", "", n.Name}, message, line))
 			}
 		}
 	}

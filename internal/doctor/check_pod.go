@@ -20,12 +20,13 @@ import (
 )
 
 const (
-	reasonDNS     = "DNSConfigForming"       // of the kubelet's events about limits
-	reasonSandbox = "FailedCreatePodSandBox" // of the kubelet's events about pods that cannot start
+	reasonDNS     = "DNSConfigForming"         // of the kubelet's events about limits
+	reasonSandbox = "FailedCreatePodSandBox"   // of the kubelet's events about pods that cannot start
+	reasonLimits  = "CheckLimitsForResolvConf" // of the kubelet's events about the resolv.conf of its node
 )
 
 // EventReasons are the reasons of the events that the checks read.
-func EventReasons() []string { return []string{reasonDNS, reasonSandbox} }
+func EventReasons() []string { return []string{reasonDNS, reasonSandbox, reasonLimits} }
 
 // eventsOf returns the events with a reason that are about pods in the scope which exist.
 func (v *view) eventsOf(reason string) (list []*corev1.Event) {
@@ -95,6 +96,14 @@ func findLimits(v *view) (hits []hit) {
 	for i := range hits {
 		if n := len(hits[i].evidence) - 2; n > 0 {
 			hits[i].message += fmt.Sprintf(", and of %d more pods of its node", n)
+		}
+	}
+	for i := range v.Events {
+		if e := &v.Events[i]; e.Reason == reasonLimits && (v.Scope.Node == "" || v.Scope.Node == e.InvolvedObject.Name) {
+			h := eventHit(e, "the resolv.conf of the node exceeds the limits of the kubelet")
+			h.object = object{"Node", "", e.InvolvedObject.Name}
+			h.next = "on the node: the file that resolvConf of the kubelet names"
+			hits = append(hits, h)
 		}
 	}
 	return hits

@@ -31,6 +31,11 @@ func findServiceMissing(v *view) []hit {
 }
 
 func findServiceSelector(v *view) []hit {
+	if len(v.foreign) > 0 {
+		return []hit{found(serviceObject(v.dns), "the selector matches pods of an application, too",
+			"spec.selector: "+labels(v.dns.Spec.Selector), fmt.Sprintf("Pod %s has no port for DNS", v.foreign[0].Name),
+			fmt.Sprintf("%d of %d pods have none", len(v.foreign), len(v.foreign)+len(v.dnsPods)))}
+	}
 	if len(v.dnsPods) > 0 || len(v.dns.Spec.Selector) == 0 {
 		return nil
 	}

@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -213,8 +214,27 @@ func dnsContainer(p *corev1.Pod) *corev1.Container {
 	return &p.Spec.Containers[i]
 }
 
+// findEvicted returns the pods of the cluster DNS that were evicted.
+func findEvicted(v *view) []hit {
+	var first *corev1.Pod
+	var evidence []string
+	for i := range v.Pods {
+		p := &v.Pods[i]
+		isOfDNS := p.Namespace == v.dns.Namespace && len(v.dns.Spec.Selector) > 0 && selects(v.dns.Spec.Selector, p.Labels)
+		if isOfDNS && p.Status.Reason == "Evicted" {
+			first = cmp.Or(first, p)
+			evidence = append(evidence, fmt.Sprintf("Pod %s on node %s: %s", p.Name, p.Spec.NodeName, p.Status.Message))
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return []hit{found(podObject(first), fmt.Sprintf("%d pods of the cluster DNS were evicted", len(evidence)), evidence...)}
+}
+
 // findResources checks the DNS container of one pod of each controller.
 func findResources(v *view) (hits []hit) {
+	hits = findEvicted(v)
 	seen := map[string]bool{}
 	for _, p := range v.dnsPods {
 		c := dnsContainer(p)

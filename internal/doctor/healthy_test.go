@@ -128,3 +128,24 @@ create: [{apiVersion: apps/v1, kind: Deployment, metadata: {name: x, namespace: 
 		})
 	}
 }
+
+// TestRun_Installers: clusters as installers and providers create them have no finding above info.
+func TestRun_Installers(t *testing.T) {
+	installers, err := dnsfaults.Installers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range installers {
+		t.Run(f.Name, func(t *testing.T) {
+			objects, err := f.Apply(healthy(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, found := range Run(t.Context(), snapshotOf(t, objects)).Findings {
+				if found.Severity != string(note) {
+					t.Errorf("%+v", found)
+				}
+			}
+		})
+	}
+}

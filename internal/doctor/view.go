@@ -28,7 +28,8 @@ type view struct {
 
 	dns       *corev1.Service // nil: there is none
 	dnsPods   []*corev1.Pod
-	endpoints []endpoint // of dns
+	foreign   []*corev1.Pod // which dns selects, too
+	endpoints []endpoint    // of dns
 
 	running       []*kubeletFacts // kubelets, by node; empty: not read
 	kubeletConfig *kubeletFacts   // of kubelet-config; nil: unknown
@@ -92,6 +93,11 @@ func newView(s *Snapshot) *view {
 		v.namespaces[s.Namespaces[i].Name] = &s.Namespaces[i]
 	}
 	v.dnsPods = DNSPods(v.dns, s.Pods)
+	if v.dnsPods = slices.DeleteFunc(v.dnsPods, isForeign); len(v.dnsPods) == 0 {
+		v.dnsPods = DNSPods(v.dns, s.Pods)
+	} else {
+		v.foreign = slices.DeleteFunc(DNSPods(v.dns, s.Pods), func(p *corev1.Pod) bool { return !isForeign(p) })
+	}
 	for _, p := range v.dnsPods {
 		v.dnsPodNames[p.Name] = p
 	}
@@ -107,6 +113,12 @@ func newView(s *Snapshot) *view {
 		}
 	}
 	return v
+}
+
+// isForeign reports whether a pod declares ports, and none for DNS.
+func isForeign(p *corev1.Pod) bool {
+	hasPorts := slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return len(c.Ports) > 0 })
+	return hasPorts && len(dnsPorts(p, corev1.ProtocolUDP))+len(dnsPorts(p, corev1.ProtocolTCP)) == 0
 }
 
 // endpointsOf returns the endpoints of a Service, by address.

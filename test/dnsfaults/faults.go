@@ -57,8 +57,13 @@ func Healthy() (objects Objects, order []string, err error) {
 }
 
 // Load returns the faults.
-func Load() (faults []Fault, err error) {
-	text, err := files.ReadFile("testdata/faults.yaml")
+func Load() ([]Fault, error) { return load("testdata/faults.yaml") }
+
+// Installers returns the changes of the healthy cluster that make it one of another installer, which is healthy.
+func Installers() ([]Fault, error) { return load("testdata/installers.yaml") }
+
+func load(path string) (faults []Fault, err error) {
+	text, err := files.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
