@@ -35,7 +35,7 @@ type ResolverConfiguration struct {
 	// "roundRobin". A server that does not reply is tried last.
 	UpstreamPolicy string `json:"upstreamPolicy" default:"sequential" values:"sequential,random,roundRobin"`
 
-	// StubDomains lists domains with servers of their own. The longest matching zone wins.
+	// StubDomains lists domains with servers, or a zone file, of their own. The longest matching zone wins.
 	// Empty: none.
 	StubDomains []StubDomain `json:"stubDomains,omitempty"`
 
@@ -51,6 +51,10 @@ type ResolverConfiguration struct {
 
 	// QueryLog is a log of queries and replies, in the format of LogFormat.
 	QueryLog QueryLogConfiguration `json:"queryLog"`
+
+	// Chaos is the answer to queries for the TXT records of version.bind in class CHAOS. Those for
+	// hostname.bind get the name of the host. Empty: such queries get REFUSED.
+	Chaos string `json:"chaos,omitempty" restart:"true"`
 
 	// MaxQueries is the number of queries that may wait for other servers.
 	MaxQueries int `json:"maxQueries,omitempty" default:"4096" min:"100" max:"65535" restart:"true"`
@@ -69,9 +73,6 @@ type QueryLogConfiguration struct {
 
 	// Zones lists domains. Queries for names in one of them are logged. Empty: queries for all names.
 	Zones []string `json:"zones,omitempty" format:"domain"`
-
-	// Sample is n to log one of n queries, chosen at random.
-	Sample int `json:"sample,omitempty" default:"1" min:"1" max:"1000000"`
 
 	// File is the path of a file to append to, which is opened again when it is renamed or removed. Empty:
 	// standard output.
@@ -211,12 +212,15 @@ type NodeCacheConfiguration struct {
 	ClusterDNS []string `json:"clusterDNS,omitempty" flag:"cluster-dns" arg:"SERVER"`
 }
 
-// StubDomain is a domain with servers of its own.
+// StubDomain is a domain with servers, or a zone file, of its own. Either is required.
 type StubDomain struct {
 	// Zone is the domain, such as "corp.example". Required.
 	Zone string `json:"zone"`
 
-	// Servers lists the servers of the domain, in the form of Upstreams. At least one is
-	// required.
-	Servers []string `json:"servers"`
+	// Servers lists the servers of the domain, in the form of Upstreams.
+	Servers []string `json:"servers,omitempty"`
+
+	// File is the path of a file with all records of the domain, in the format of RFC 1035. It is read again
+	// when it changes.
+	File string `json:"file,omitempty"`
 }

@@ -45,7 +45,8 @@ type converter struct {
 // stub is a zone with servers of its own.
 type stub struct {
 	Zone    string   `json:"zone"`
-	Servers []string `json:"servers"`
+	Servers []string `json:"servers,omitempty"`
+	File    string   `json:"file,omitempty"`
 	from    Directive
 }
 
@@ -163,7 +164,7 @@ func (c *converter) zones(b *Block) (list []string) {
 func (c *converter) block(b *Block) {
 	head := Directive{File: b.File, Line: b.Line, Name: strings.Join(b.Keys, " ")}
 	c.listen(b, head)
-	isHidden := false
+	isHidden, isAnswered := false, len(b.Find("kubernetes")) > 0
 	for _, d := range b.Directives {
 		switch d.Name {
 		case "kubernetes":
@@ -180,11 +181,15 @@ func (c *converter) block(b *Block) {
 		case "template", "rewrite": // see rules
 		case "bind":
 			c.bind(d)
+		case "chaos":
+			c.chaos(b, d)
+		case "file":
+			isAnswered = c.file(b, d) || isAnswered
 		default:
 			c.other(d)
 		}
 	}
-	if len(b.Find("kubernetes")) == 0 && !isHidden && !slices.Contains(c.zones(b), "") {
+	if !isAnswered && !isHidden && !slices.Contains(c.zones(b), "") {
 		c.changes(head, "%s: without forward CoreDNS answers SERVFAIL to what its plugins do not answer; here these names are forwarded",
 			head.Name)
 	}

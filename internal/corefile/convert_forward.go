@@ -37,9 +37,9 @@ func (c *converter) forward(b *Block, d Directive, isHidden bool) {
 			c.set("upstreams", servers, d)
 			c.setUpstream(strings.Join(servers, " "), d)
 		case file != "":
-			c.stubs = append(c.stubs, stub{z, []string{file}, d})
+			c.stubs = append(c.stubs, stub{Zone: z, Servers: []string{file}, from: d})
 		case len(servers) > 0:
-			c.stubs = append(c.stubs, stub{z, servers, d})
+			c.stubs = append(c.stubs, stub{Zone: z, Servers: servers, from: d})
 		}
 	}
 	c.forwardOptions(d, file != "" || len(servers) > 1)
@@ -162,6 +162,7 @@ func (c *converter) isRedundant(s stub) bool {
 
 // validStubs returns the zones with servers of their own. Only the zone . can use the servers of a file.
 func (c *converter) validStubs() (valid []stub) {
+	slices.SortStableFunc(c.stubs, func(a, b stub) int { return strings.Compare(b.File, a.File) })
 	for _, s := range c.stubs {
 		servers := strings.Join(s.Servers, " ")
 		same := slices.IndexFunc(valid, func(v stub) bool { return v.Zone == s.Zone })
@@ -170,6 +171,8 @@ func (c *converter) validStubs() (valid []stub) {
 		case strings.HasPrefix(servers, "/"):
 			c.changes(s.from, "%s to %s: only the zone . can use the servers of a file: write their addresses into stubDomains",
 				s.Zone, servers)
+		case same >= 0 && valid[same].File != "":
+			c.note(s.from, "%s: never asked in the zone %s, which has a file: left out", s.from, s.Zone)
 		case same < 0:
 			valid = append(valid, s)
 		case strings.Join(valid[same].Servers, " ") != servers:

@@ -54,6 +54,40 @@ func (c *converter) hosts(b *Block, d Directive) {
 	}
 }
 
+// chaos converts the plugin chaos.
+func (c *converter) chaos(b *Block, d Directive) {
+	switch version := slices.Concat(d.Args, []string{chaosVersion})[0]; {
+	case !slices.Contains(c.zones(b), ""):
+		c.note(d, "%s: version.bind is not in the zone of its block: never has an effect, left out", d)
+	case len(version) > 255:
+		c.changes(d, "chaos: the version has %d octets: want at most 255", len(version))
+	default:
+		c.set("chaos", version, d)
+		c.note(d, "chaos: authors.bind gets REFUSED")
+	}
+}
+
+// chaosVersion is the version that CoreDNS discloses without another one.
+const chaosVersion = "CoreDNS-1.15.0"
+
+// file converts a stanza of the plugin file. It reports whether it answers all names of the block.
+func (c *converter) file(b *Block, d Directive) (takesAll bool) {
+	zones := c.stanzaZones(b, d, d.Args[1:])
+	for _, z := range zones {
+		if z == "" {
+			c.changes(d, "%s: the zone . cannot have a file", d)
+			continue
+		}
+		c.stubs = append(c.stubs, stub{Zone: z, File: d.Args[0], from: d})
+		c.note(d, "file %s: mount this file into the pods of the server; signatures and records of servers are left out", d.Args[0])
+	}
+	for _, property := range d.Body {
+		c.explain(property, "file "+property.Name)
+	}
+	isOther := func(z string) bool { return !slices.Contains(zones, z) }
+	return !slices.ContainsFunc(c.zones(b), isOther) && len(d.Find("fallthrough")) == 0
+}
+
 // The TTLs of CoreDNS without other values, in seconds.
 const (
 	defaultHostsTTL = 3600

@@ -15,7 +15,8 @@ import (
 const nodeInterface = "dnsconfigurer"
 
 // nodeFields are the fields of a NodeCacheConfiguration that a Corefile can have.
-const nodeFields = "http listen clusterDomain upstreams resolvConf upstreamPolicy stubDomains maxQueries queryLog interface clusterDNS"
+const nodeFields = "http listen clusterDomain upstreams resolvConf upstreamPolicy stubDomains chaos " +
+	"maxQueries queryLog interface clusterDNS"
 
 func isReverse(z string) bool { return z == "arpa" || strings.HasSuffix(z, ".arpa") }
 
@@ -29,20 +30,21 @@ func isOwned(text string) bool {
 // DNSCache forwards the cluster domain and all reverse names to the cluster DNS.
 func (c *converter) nodeCache() error {
 	reverse := ""
-	for _, s := range c.stubs {
+	forwarded := slices.DeleteFunc(slices.Clone(c.stubs), func(s stub) bool { return s.File != "" })
+	for _, s := range forwarded {
 		if isReverse(s.Zone) {
 			reverse = strings.Join(s.Servers, " ")
 			break
 		}
 	}
-	i := slices.IndexFunc(c.stubs, func(s stub) bool {
+	i := slices.IndexFunc(forwarded, func(s stub) bool {
 		return !isReverse(s.Zone) && (s.Zone == "cluster.local" || strings.Join(s.Servers, " ") == reverse)
 	})
 	if i < 0 {
 		return errors.New("no block has the plugin kubernetes, or forwards the cluster domain and in-addr.arpa to the same servers: " +
 			"this is the Corefile neither of a cluster DNS server nor of a node cache")
 	}
-	cluster := c.stubs[i]
+	cluster := forwarded[i]
 	if strings.HasPrefix(cluster.Servers[0], "/") {
 		return fmt.Errorf("%s:%d: the cluster domain has the servers of a file: write their addresses",
 			cluster.from.File, cluster.from.Line)

@@ -141,8 +141,19 @@ func (c *converter) addRule(list string, rule any, d Directive) {
 	}
 }
 
-// ruleZones returns the zones of a stanza that has a list of them, as far as its block has them.
-func (c *converter) ruleZones(b *Block, d Directive, args []string) (zones []string) {
+// ruleZones is stanzaZones for a stanza whose zones are those of all blocks here.
+func (c *converter) ruleZones(b *Block, d Directive, args []string) []string {
+	zones := c.stanzaZones(b, d, args)
+	for _, z := range zones {
+		if others := c.zonesWithin(b, z, d); len(others) > 0 {
+			c.changes(d, "%s: names in %s get it, too: in CoreDNS other blocks have them", d, strings.Join(others, ", "))
+		}
+	}
+	return zones
+}
+
+// stanzaZones returns the zones of a stanza that has a list of them, as far as its block has them.
+func (c *converter) stanzaZones(b *Block, d Directive, args []string) (zones []string) {
 	wanted := c.zones(b)
 	if len(args) > 0 {
 		keys := strings.Fields(strings.ToLower(strings.Join(args, " ")))
@@ -163,11 +174,6 @@ func (c *converter) ruleZones(b *Block, d Directive, args []string) (zones []str
 	}
 	if len(zones) == 0 {
 		c.note(d, "%s: its zones are not in the zone of its block: never has an effect, left out", d)
-	}
-	for _, z := range zones {
-		if others := c.zonesWithin(b, z, d); len(others) > 0 {
-			c.changes(d, "%s: names in %s get it, too: in CoreDNS other blocks have them", d, strings.Join(others, ", "))
-		}
 	}
 	return zones
 }

@@ -27,7 +27,7 @@ type item struct {
 }
 
 // order is the order of the fields in a file.
-const order = `http lameduck listen clusterDomain reverseCIDRs upstreams resolvConf upstreamPolicy stubDomains maxQueries ` +
+const order = `http lameduck listen clusterDomain reverseCIDRs upstreams resolvConf upstreamPolicy stubDomains chaos maxQueries ` +
 	`queryLog.classes queryLog.zones interface clusterDNS ` +
 	`kubeconfig pods ttl hosts.file hosts.ttl hosts.entries rewrite answers`
 

@@ -38,8 +38,7 @@ func RunClusterDNS(ctx context.Context, p Process[ClusterDNSConfig], c ClusterDN
 	registry := daemon.NewRegistry(p.Version)
 	server, err := newServer(dnsserver.Config{
 		Zone: z, Domain: c.Domain, TTL: *c.TTL, Lameduck: config.Duration(c.Lameduck), Autopath: c.Autopath,
-		LocalNames: true,
-		Limits:     c.ServerLimits, Statistics: c.Statistics,
+		LocalNames: true, Chaos: c.Chaos, Limits: c.ServerLimits, Statistics: c.Statistics,
 	}, registry, p.Log)
 	if err != nil {
 		return err

@@ -32,6 +32,7 @@ type resolver struct {
 	Statistics   dnsserver.ClientStatistics
 	Forward      forwarding
 	Queries      queryLog
+	Chaos        string
 }
 
 // newResolver returns the resolver of c, and adds the problems of c to p.
@@ -57,7 +58,10 @@ func newResolver(c *v1alpha1.ResolverConfiguration, logFormat string, p *config.
 		Policy: upstream.Policy(c.UpstreamPolicy), Stubs: r.parseStubs(c.StubDomains, p),
 		LastKnownGood: config.Duration(c.LastKnownGood),
 	}
-	r.Queries = newQueryLog(c.QueryLog, logFormat)
+	r.Queries, r.Chaos = newQueryLog(c.QueryLog, logFormat), c.Chaos
+	if n := len(c.Chaos); n > 255 {
+		p.Add("chaos", fmt.Errorf("%d octets: want at most 255", n))
+	}
 	return r
 }
 
@@ -172,7 +176,7 @@ type forwarding struct {
 	Upstreams     []upstream.Server
 	ResolvConf    string          // path of a resolv.conf with the servers if Upstreams is empty; "": there is none
 	Policy        upstream.Policy // of Upstreams, the servers in ResolvConf, and Stubs
-	Stubs         []upstream.StubDomain
+	Stubs         []stubDomain
 	LastKnownGood time.Duration     // of names that Upstreams, ResolvConf or Stubs deny
 	Cluster       []upstream.Server // servers of the cluster DNS; nil: the server itself is the cluster DNS
 
@@ -208,11 +212,17 @@ func (r *resolver) checkStub(stub fqdn.Name) error {
 	return nil
 }
 
-// parseStubs parses domains with servers of their own.
-func (r *resolver) parseStubs(domains []v1alpha1.StubDomain, p *config.Problems) (stubs []upstream.StubDomain) {
+// stubDomain is a domain with servers of its own, or with a zone file.
+type stubDomain struct {
+	upstream.StubDomain
+	File string
+}
+
+// parseStubs parses domains with servers or a file of their own.
+func (r *resolver) parseStubs(domains []v1alpha1.StubDomain, p *config.Problems) (stubs []stubDomain) {
 	for i, d := range domains {
 		stub, err := r.parseStub(d)
-		if err == nil && slices.ContainsFunc(stubs, func(other upstream.StubDomain) bool { return other.Zone == stub.Zone }) {
+		if err == nil && slices.ContainsFunc(stubs, func(other stubDomain) bool { return other.Zone == stub.Zone }) {
 			err = fmt.Errorf("duplicate zone %q: list all its servers in one place", d.Zone)
 		}
 		p.Add(fmt.Sprintf("stubDomains[%d]", i), err)
@@ -221,10 +231,14 @@ func (r *resolver) parseStubs(domains []v1alpha1.StubDomain, p *config.Problems)
 	return stubs
 }
 
-func (r *resolver) parseStub(d v1alpha1.StubDomain) (upstream.StubDomain, error) {
-	stub, err := upstream.ParseStubDomain(d.Zone, d.Servers)
-	if err != nil {
+func (r *resolver) parseStub(d v1alpha1.StubDomain) (stub stubDomain, err error) {
+	stub.File = d.File
+	stub.StubDomain, err = upstream.ParseStubDomain(d.Zone, d.Servers)
+	switch {
+	case err != nil:
 		return stub, err
+	case (len(d.Servers) == 0) == (d.File == ""):
+		return stub, fmt.Errorf("%q: want either servers or a file", d.Zone)
 	}
 	name, err := fqdn.ParseName(stub.Zone)
 	if err != nil {

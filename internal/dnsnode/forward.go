@@ -30,6 +30,7 @@ type forwarder struct {
 	hostNewer   <-chan struct{}     // closed when the host file is newer than what is applied
 	hostClient  *upstream.Client    // the one of clients for the servers in the host file; nil: upstream servers are configured
 	hostServers []upstream.Server
+	zones       []*zoneFile
 	log         *slog.Logger
 }
 
@@ -54,7 +55,7 @@ func (s *server) newForwarder(c forwarding) (*forwarder, error) {
 			f.hostClient = client
 		}
 	}
-	if err := errors.Join(s.addCluster(f, c), f.addStubs(c.Stubs, common)); err != nil {
+	if err := errors.Join(s.addCluster(f, c), s.addStubs(f, c.Stubs, common)); err != nil {
 		return nil, err
 	}
 	if c.ResolvConf != "" && (f.hostClient != nil || f.cluster != nil) {
@@ -92,11 +93,17 @@ func (s *server) addCluster(f *forwarder, c forwarding) error {
 	return nil
 }
 
-func (f *forwarder) addStubs(stubs []upstream.StubDomain, common upstream.Config) error {
+func (s *server) addStubs(f *forwarder, stubs []stubDomain, common upstream.Config) error {
 	for _, stub := range stubs {
 		name, err := fqdn.ParseName(stub.Zone)
 		if err != nil {
 			return fmt.Errorf("stub domain %q: %w", stub.Zone, err)
+		}
+		if stub.File != "" {
+			z := s.newZoneFile(name, stub.File)
+			f.zones = append(f.zones, z)
+			f.Stubs = append(f.Stubs, dnsserver.Stub{Zone: name, Exchange: z.exchange, Authoritative: true})
+			continue
 		}
 		client, err := f.addClient(common, stub.Servers, stub.Zone)
 		if err != nil {
@@ -114,12 +121,20 @@ func (f *forwarder) addClient(c upstream.Config, servers []upstream.Server, zone
 	return client, err
 }
 
-// run runs the clients and applies changes of the host file until ctx ends. It calls onChange after a
-// change of the host file.
+// run runs the clients and applies changes of the host file and of zone files until ctx ends. It calls onChange after
+// a change.
 func (f *forwarder) run(ctx context.Context, onChange func(*forwarder, change)) error {
 	var tasks []daemon.Task
 	for _, c := range f.clients {
 		tasks = append(tasks, c.Run)
+	}
+	for _, z := range f.zones {
+		tasks = append(tasks, func(ctx context.Context) error {
+			return watchFile(ctx, z.path, z.text, func(text string) {
+				z.load(text)
+				onChange(f, serversChanged)
+			}, f.log)
+		})
 	}
 	if f.host != nil {
 		tasks = append(tasks, f.host.Run, func(ctx context.Context) error {
@@ -136,13 +151,13 @@ func (f *forwarder) run(ctx context.Context, onChange func(*forwarder, change)) 
 	return daemon.RunAll(ctx, tasks...)
 }
 
-// A change is the part of the forwarding that a change of the host file affects.
+// A change is the part of the forwarding that a change of a file affects.
 type change uint8
 
 const (
 	unchanged       change = iota
 	suffixesChanged        // the search domains alone
-	serversChanged         // and perhaps the search domains; cached replies of the previous servers may be wrong
+	serversChanged         // or a zone file, and perhaps the search domains; cached replies may be wrong
 )
 
 // readHost applies the content of the host file. Its search domains are those of the node's pods.

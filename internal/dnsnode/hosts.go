@@ -22,15 +22,15 @@ type hosts struct {
 	ttl     uint32
 }
 
-// hostsInterval is how often the file is read, as by CoreDNS.
-const hostsInterval = 5 * time.Second
+// fileInterval is how often files of hosts and zones are read. CoreDNS reads hosts as often.
+const fileInterval = 5 * time.Second
 
-// read returns the text of the file.
-func (h hosts) read() (text string, err error) {
-	if h.file == "" {
+// readFile returns the text of a file; "": there is none.
+func readFile(path string) (text string, err error) {
+	if path == "" {
 		return "", nil
 	}
-	b, err := atomicfile.ReadRegular(h.file, config.MaxFile)
+	b, err := atomicfile.ReadRegular(path, config.MaxFile)
 	return string(b), err
 }
 
@@ -49,13 +49,13 @@ func (h hosts) parse(text string, err error, log *slog.Logger) *dnsserver.Hosts 
 // maxHostsError bounds the errors of a hosts file in the log, in characters.
 const maxHostsError = 500
 
-// watch calls set with the text of the file when it changes, until ctx ends. A file that cannot be read keeps its
-// previous names.
-func (h hosts) watch(ctx context.Context, text string, set func(text string), log *slog.Logger) error {
-	if h.file == "" {
+// watchFile calls set with the text of a file when it changes, until ctx ends. While a file cannot be read, the
+// previous text counts.
+func watchFile(ctx context.Context, path, text string, set func(text string), log *slog.Logger) error {
+	if path == "" {
 		return nil
 	}
-	tick := time.NewTicker(hostsInterval)
+	tick := time.NewTicker(fileInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -63,12 +63,12 @@ func (h hosts) watch(ctx context.Context, text string, set func(text string), lo
 		case <-ctx.Done():
 			return nil
 		}
-		next, err := h.read()
+		next, err := readFile(path)
 		if err != nil || next == text {
 			continue
 		}
 		text = next
 		set(text)
-		log.Info("hosts file applied", "file", h.file)
+		log.Info("changed file applied", "file", path)
 	}
 }

@@ -24,13 +24,13 @@ func TestHosts_Watch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		h := hosts{file: path, ttl: 60}
-		text, err := h.read()
+		text, err := readFile(h.file)
 		if !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
 		applied := 0
 		go func() {
-			_ = h.watch(ctx, text, func(string) { applied++ }, slog.New(slog.DiscardHandler))
+			_ = watchFile(ctx, h.file, text, func(string) { applied++ }, slog.New(slog.DiscardHandler))
 		}()
 		for i, step := range []struct {
 			change func() error
@@ -44,7 +44,7 @@ func TestHosts_Watch(t *testing.T) {
 			if err := step.change(); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(hostsInterval + time.Millisecond)
+			time.Sleep(fileInterval + time.Millisecond)
 			synctest.Wait()
 			if applied != step.want {
 				t.Errorf("step %d: applied %d times, want %d", i, applied, step.want)

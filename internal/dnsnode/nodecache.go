@@ -29,7 +29,7 @@ const ownTTL = 5
 func RunNodeCache(ctx context.Context, p Process[NodeCacheConfig], c NodeCacheConfig) error {
 	registry := daemon.NewRegistry(p.Version)
 	server, err := newServer(dnsserver.Config{
-		Domain: c.Domain, TTL: ownTTL, Autopath: c.Autopath, LocalNames: true, AnswerProbe: answerProbe,
+		Domain: c.Domain, TTL: ownTTL, Autopath: c.Autopath, LocalNames: true, Chaos: c.Chaos, AnswerProbe: answerProbe,
 		Limits: c.ServerLimits, Statistics: c.Statistics,
 	}, registry, p.Log)
 	if err != nil {

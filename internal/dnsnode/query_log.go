@@ -40,7 +40,7 @@ func newQueryLog(c v1alpha1.QueryLogConfiguration, logFormat string) queryLog {
 	for _, class := range c.Classes {
 		l.Classes |= logClasses[class]
 	}
-	l.Zones, l.Sample, l.JSON = config.Names(c.Zones), c.Sample, logFormat == "json"
+	l.Zones, l.JSON = config.Names(c.Zones), logFormat == "json"
 	return l
 }
 

@@ -143,7 +143,7 @@ func (s *server) apply(c forwarding) (background daemon.Task, err error) {
 		s.SetRules(c.Rules.compile(nil))
 		background = func(ctx context.Context) error {
 			watch := func(ctx context.Context) error {
-				return c.Hosts.watch(ctx, text, func(text string) { s.hostsChanged(next, text) }, s.log)
+				return watchFile(ctx, c.Hosts.file, text, func(text string) { s.hostsChanged(next, text) }, s.log)
 			}
 			return daemon.RunAll(ctx, watch, func(ctx context.Context) error { return next.run(ctx, s.hostChanged) })
 		}
@@ -172,7 +172,7 @@ func (s *server) hostChanged(f *forwarder, changed change) {
 
 // applyHosts replaces the hosts, and returns the text of their file. If it cannot be read, the text from before remains.
 func (s *server) applyHosts(h hosts) (text string) {
-	text, err := h.read()
+	text, err := readFile(h.file)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil && h.file == s.hosts.file {

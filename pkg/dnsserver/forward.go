@@ -27,6 +27,9 @@ type Stub struct {
 	Exchange Exchange  // sends a query to the servers
 	Cluster  bool      // in a node cache: the servers are the cluster DNS
 
+	// Authoritative: Exchange has all names of the zone. The server looks up the target of an alias in its reply.
+	Authoritative bool
+
 	outages *outageDetector // of the servers, set by SetForwarding
 }
 
@@ -103,6 +106,7 @@ type destination struct {
 	exchange   Exchange // nil: queries get REFUSED
 	outages    *outageDetector
 	clusterDNS bool        // exchange is the cluster DNS of a node cache
+	authority  bool        // Stub.Authoritative
 	cluster    bool        // the name is one of the cluster, and exchange the cluster DNS of a node cache
 	expand     bool        // exchange is the Expander, which receives the search list
 	searchKey  []byte      // Forwarding.searchKey if expand is set, else nil
@@ -117,7 +121,8 @@ func (s *Server) destinationOf(fwd *Forwarding, name fqdn.Name) destination {
 	case kind == autopath.NotInZone:
 		stub := fwd.stubFor(name)
 		cluster := s.nodeCache && stub.Zone == s.cfg.Domain
-		return destination{exchange: stub.Exchange, outages: stub.outages, clusterDNS: stub.Cluster, cluster: cluster, forwarding: fwd}
+		return destination{exchange: stub.Exchange, outages: stub.outages, clusterDNS: stub.Cluster, authority: stub.Authoritative,
+			cluster: cluster, forwarding: fwd}
 	case kind == autopath.Search && fwd.Expander != nil:
 		return destination{exchange: fwd.Expander, outages: fwd.expanderOutages, clusterDNS: true,
 			expand: true, searchKey: fwd.searchKey, forwarding: fwd}
@@ -130,6 +135,14 @@ const (
 	reverseV4 fqdn.Name = "\x07in-addr\x04arpa\x00"
 	reverseV6 fqdn.Name = "\x03ip6\x04arpa\x00"
 )
+
+// lastKnownGood is Forwarding.LastKnownGood, unless the servers are the cluster DNS or this one: their denials are right.
+func (to destination) lastKnownGood() time.Duration {
+	if to.clusterDNS || to.authority {
+		return 0
+	}
+	return to.forwarding.LastKnownGood
+}
 
 // kindOf returns the kind of the budget of a query that is forwarded for a name.
 func (to destination) kindOf(name fqdn.Name) queryKind {
@@ -214,7 +227,7 @@ func (s *Server) sendLater(q *query, to destination, stale func() answer) result
 }
 
 // forwardIterative answers a query without RD: with a fresh answer of the cache, or else REFUSED,
-// because the client has not asked for recursion. A node cache forwards the query if the name is
+// because the client has not asked for recursion. Names of a zone file get an answer, and a node cache forwards those
 // in the cluster zone, for which it replaces the cluster DNS.
 func (s *Server) forwardIterative(q *query, to destination, buf []byte) result {
 	hit := s.cfg.Cache.Peek(q.cacheKey(to.searchKey), q.received)
@@ -223,7 +236,7 @@ func (s *Server) forwardIterative(q *query, to destination, buf []byte) result {
 	switch {
 	case hit.State == cache.Fresh:
 		return result{answer: q.cachedAnswer(&hit, fromCache, buf)}
-	case kind == kindCluster:
+	case kind == kindCluster, to.authority:
 		return s.sendLater(q, to, nil)
 	}
 	return result{answer: s.refuse(kind, refusedRecursion)}
@@ -281,7 +294,7 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 	m.RecursionDesired, m.CheckingDisabled = q.flags&flagRD != 0, q.flags&flagCD != 0
 	begin, kind := time.Now(), to.kindOf(q.name)
 	reply, err := s.exchange(ctx, q, m, to)
-	if reason, ok := errors.AsType[refusalReason](err); ok { // from askExpander, and counted already
+	if reason, ok := errors.AsType[refusalReason](err); ok { // from exchange, and counted already
 		return refusedAnswer(reason)
 	}
 	if reason := refusalOf(err); reason != notRefused {
@@ -290,8 +303,8 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 	key, options := q.cacheKey(to.searchKey), cache.PutOptions{Generation: to.forwarding.generation, SentAt: begin}
 	if _, inDomain := q.name.Within(s.cfg.Domain); inDomain || to.expand {
 		options.RetryInterval = clusterRetryInterval
-	} else if !to.clusterDNS {
-		options.LastKnownGood = to.forwarding.LastKnownGood
+	} else {
+		options.LastKnownGood = to.lastKnownGood()
 	}
 	if err != nil {
 		why := causeOf(err)
@@ -323,12 +336,29 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 	return s.upstreamAnswer(q, to, &hit)
 }
 
-// exchange sends m, which asks for q, to the servers or the Expander.
+// exchange sends m, which asks for q, to the servers or the Expander. It follows aliases in zones of Stub.Authoritative.
 func (s *Server) exchange(ctx context.Context, q *query, m *dns.Msg, to destination) (*dns.Msg, error) {
 	if to.expand {
 		return s.askExpander(ctx, q, m, to)
 	}
-	return to.exchange(ctx, m)
+	reply, err := to.exchange(ctx, m)
+	if err != nil || !to.authority || len(reply.Answer) == 0 || q.qtype == dns.TypeCNAME {
+		return reply, err
+	}
+	alias, ok := reply.Answer[0].(*dns.CNAME)
+	if !ok {
+		return reply, nil
+	}
+	target := s.answerTarget(ctx, q, alias.Target).await(ctx).withRecords()
+	switch {
+	case target.rcode == dns.RcodeRefused: // the target is not served: the alias is the answer
+		return reply, nil
+	case target.refused != notRefused:
+		return nil, target.refused
+	}
+	reply = reply.Copy()
+	reply.Rcode, reply.Answer, reply.Ns = target.rcode, append(reply.Answer, target.answers...), target.authority
+	return reply, nil
 }
 
 // otherFamilyFailed reports whether reply is NODATA for A, and the query for AAAA failed just now, or the other way

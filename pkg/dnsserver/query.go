@@ -124,7 +124,7 @@ func (q *query) parse(packet []byte) (isQuery bool) {
 		q.rejectCode = dns.RcodeNotAuth
 	case q.edns && q.version != 0: // RFC 6891 section 6.1.3
 		q.rejectCode = dns.RcodeBadVers
-	case binary.BigEndian.Uint16(q.question[len(q.question)-2:]) != dns.ClassINET: // CHAOS: the version is not disclosed
+	case q.class() != dns.ClassINET: // see answerRejected
 		q.rejectCode = dns.RcodeRefused
 	case q.qtype == dns.TypeOPT:
 		q.rejectCode = dns.RcodeFormatError

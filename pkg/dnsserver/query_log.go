@@ -5,7 +5,6 @@ package dnsserver
 
 import (
 	"encoding/binary"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -21,7 +20,6 @@ import (
 type QueryLog struct {
 	Classes LogClass    // of the replies; 0: none
 	Zones   []fqdn.Name // of the names; empty: all names
-	Sample  int         // one of this many queries is logged, chosen at random; 0: each
 	JSON    bool        // the lines are JSON objects
 
 	// Write writes lines, each with its newline. It must not block, and must not keep them. It is called concurrently.
@@ -64,7 +62,6 @@ func (l *QueryLog) append(b []byte, q *query, r *reply) []byte {
 	case q.qtype == dns.TypeHINFO && r.source == fromServer: // a probe, several a second: see Config.AnswerProbe
 	case l.Classes&classOf(r) == 0:
 	case len(l.Zones) > 0 && !slices.ContainsFunc(l.Zones, isIn):
-	case l.Sample > 1 && rand.IntN(l.Sample) != 0:
 	case l.JSON:
 		return appendJSONLine(b, q, r)
 	default:

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -61,6 +62,10 @@ type Config struct {
 	// cache checks that queries reach it. AnswerProbe is called for the type HINFO only. nil: no probe is answered.
 	AnswerProbe func(name string) dns.RR
 
+	// Chaos is the TXT record of version.bind and version.server in class CHAOS, at most 255 octets. hostname.bind and
+	// id.server then have the name of the host. "": queries of this class get REFUSED.
+	Chaos string
+
 	// Lameduck is how long queries are still answered after the context of Run has ended, while readiness already
 	// fails. Drain is how long queries in flight may take after that. 0: no time.
 	Lameduck, Drain time.Duration
@@ -72,7 +77,7 @@ type Config struct {
 // Server answers queries. It tries these sources, in this order:
 //
 //  1. rejection of malformed queries, and of opcodes, classes and types that are not
-//     supported; answers to probes (Config.DetectProbe, Config.AnswerProbe);
+//     supported; answers about the server (Config.Chaos) and to probes (Config.DetectProbe, Config.AnswerProbe);
 //  2. autopath: a name below the autopath domain, or a query with a search list, is
 //     answered by trying the candidates in the sources below, or by Forwarding.Expander;
 //  3. the rules of SetRules;
@@ -239,7 +244,7 @@ func (s *Server) answerPacket(ctx context.Context, q *query, packet, buf []byte)
 // servers, it acquires a slot and returns wait, see admit. Goroutines that answer starts may run until ctx ends.
 func (s *Server) answer(ctx context.Context, q *query, buf []byte) (a answer, wait func(context.Context) answer) {
 	if q.rejectCode != dns.RcodeSuccess {
-		return answer{source: fromServer, rcode: q.rejectCode}, nil
+		return s.answerRejected(q), nil
 	}
 	if q.qtype == dns.TypeHINFO {
 		if a, ok := s.answerProbe(q); ok {
@@ -280,6 +285,24 @@ func (s *Server) answerName(ctx context.Context, q *query, buf []byte) (r result
 		return r
 	}
 	return s.forward(ctx, q, buf)
+}
+
+// answerRejected answers a query that is rejected, or is about this server (RFC 4892 section 2).
+func (s *Server) answerRejected(q *query) answer {
+	a := answer{source: fromServer, rcode: q.rejectCode}
+	if q.rejectCode != dns.RcodeRefused || s.cfg.Chaos == "" || q.qtype != dns.TypeTXT || q.class() != dns.ClassCHAOS {
+		return a
+	}
+	text := s.cfg.Chaos
+	switch q.name {
+	case "\x07version\x04bind\x00", "\x07version\x06server\x00":
+	case "\x08hostname\x04bind\x00", "\x02id\x06server\x00":
+		text, _ = os.Hostname()
+	default:
+		return a
+	}
+	h := dns.RR_Header{Name: q.presentationName(), Rrtype: dns.TypeTXT, Class: dns.ClassCHAOS}
+	return answer{source: fromServer, answers: []dns.RR{&dns.TXT{Hdr: h, Txt: []string{text}}}}
 }
 
 // answerProbe answers a probe, with REFUSED if this server has sent it. ok is false if q is not a probe.

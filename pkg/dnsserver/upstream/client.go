@@ -282,9 +282,6 @@ func ParseStubDomain(zone string, servers []string) (d StubDomain, err error) {
 		}
 		d.Servers = append(d.Servers, s)
 	}
-	if len(d.Servers) == 0 {
-		return StubDomain{}, fmt.Errorf("%q has no servers", zone)
-	}
 	return d, nil
 }
 

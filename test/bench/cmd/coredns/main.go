@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command coredns is CoreDNS as a cluster runs it: its own main function with the plugins
-// of kubeadm's Corefile, autopath, bind, hosts, log, rewrite and template. Without the other plugins, which need
-// the libraries of three clouds, a cold build is several times faster; the code that runs is the
+// of kubeadm's Corefile, autopath, bind, chaos, file, hosts, log, rewrite and template. Without the other plugins, which
+// need the libraries of three clouds, a cold build is several times faster; the code that runs is the
 // same.
 package main
 
@@ -14,7 +14,9 @@ import (
 	"github.com/coredns/coredns/plugin/autopath"
 	_ "github.com/coredns/coredns/plugin/bind" // exports nothing, as errors, health and reload
 	"github.com/coredns/coredns/plugin/cache"
+	"github.com/coredns/coredns/plugin/chaos"
 	_ "github.com/coredns/coredns/plugin/errors"
+	"github.com/coredns/coredns/plugin/file"
 	"github.com/coredns/coredns/plugin/forward"
 	_ "github.com/coredns/coredns/plugin/health"
 	"github.com/coredns/coredns/plugin/hosts"
@@ -33,6 +35,8 @@ import (
 var _ = []reflect.Type{
 	reflect.TypeFor[autopath.AutoPath](),
 	reflect.TypeFor[cache.Cache](),
+	reflect.TypeFor[chaos.Chaos](),
+	reflect.TypeFor[file.File](),
 	reflect.TypeFor[forward.Forward](),
 	reflect.TypeFor[hosts.Hosts](),
 	reflect.TypeFor[kubernetes.Kubernetes](),

@@ -1,0 +1,150 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+// A zoneFile answers queries for the names of a zone from a file.
+type zoneFile struct {
+	origin  fqdn.Name
+	path    string
+	text    string                      // of the file, when the server was configured
+	records atomic.Pointer[zoneRecords] // nil: the file was not valid yet
+	log     *slog.Logger
+}
+
+// zoneRecords are the records of a zone by name. A name between others may have none (RFC 4592 section 2.2.2).
+type zoneRecords map[fqdn.Name][]dns.RR
+
+// maxZoneNames bounds the names of a zone file, which has at most 4 MiB, but may generate names.
+const maxZoneNames = 500_000
+
+// newZoneFile reads the file at path. If it is not valid, the zone keeps the records of the previous configuration.
+func (s *server) newZoneFile(origin fqdn.Name, path string) *zoneFile {
+	z := &zoneFile{origin: origin, path: path, log: s.log}
+	if s.forwarder != nil {
+		for _, previous := range s.forwarder.zones {
+			if previous.origin == origin && previous.path == path {
+				z.records.Store(previous.records.Load())
+			}
+		}
+	}
+	text, err := readFile(path)
+	if z.text = text; err != nil {
+		z.log.Warn("cannot read the zone file", "file", path, "zone", origin.String(), "error", err)
+		return z
+	}
+	z.load(text)
+	return z
+}
+
+// load replaces the records. A text that is not valid is logged, and the previous records remain.
+func (z *zoneFile) load(text string) {
+	records, err := parseZone(text, z.origin)
+	if err != nil {
+		z.log.Warn("invalid zone file", "file", z.path, "zone", z.origin.String(), "error", excerpt.Text(err.Error(), maxHostsError))
+		return
+	}
+	z.records.Store(&records)
+}
+
+// parseZone parses a zone in the format of RFC 1035 section 5, without $INCLUDE. As CoreDNS's plugin file it ignores
+// records outside of the zone.
+func parseZone(text string, origin fqdn.Name) (zoneRecords, error) {
+	z := zoneRecords{}
+	p := dns.NewZoneParser(strings.NewReader(text), origin.String(), "")
+	for rr, ok := p.Next(); ok; rr, ok = p.Next() {
+		name, err := fqdn.ParseName(rr.Header().Name)
+		if err != nil {
+			return nil, fmt.Errorf("%.260q %w", rr.Header().Name, err)
+		}
+		if _, ok := name.Within(origin); !ok {
+			continue
+		}
+		if rr.Header().Rrtype == dns.TypeDNAME || rr.Header().Class != dns.ClassINET {
+			return nil, fmt.Errorf("%.260q: DNAME records, and other classes than IN, are not supported", rr.Header().Name)
+		}
+		z[name] = append(z[name], rr)
+		for name != origin {
+			_, name = name.Cut()
+			z[name] = append(z[name], nil...)
+		}
+		if len(z) > maxZoneNames {
+			return nil, fmt.Errorf("more than %d names", maxZoneNames)
+		}
+	}
+	if len(z.find(origin, dns.TypeSOA)) == 0 && p.Err() == nil {
+		return nil, errors.New("no SOA record of the zone")
+	}
+	return z, p.Err()
+}
+
+func (z zoneRecords) find(name fqdn.Name, rrtype uint16) (found []dns.RR) {
+	for _, rr := range z[name] {
+		if rr.Header().Rrtype == rrtype {
+			found = append(found, rr)
+		}
+	}
+	return found
+}
+
+// exchange answers a query as a server of the zone does. It does not resolve the target of a CNAME record.
+func (z *zoneFile) exchange(_ context.Context, query *dns.Msg) (*dns.Msg, error) {
+	reply, records := new(dns.Msg).SetReply(query), z.records.Load()
+	name, err := fqdn.ParseName(query.Question[0].Name)
+	if err != nil || records == nil {
+		return reply.SetRcode(query, dns.RcodeServerFailure), err
+	}
+	records.answer(reply, name, z.origin)
+	return reply, nil
+}
+
+// answer sets the answer to the question of a reply, for a name in the zone (RFC 1034 section 4.3.2).
+func (z zoneRecords) answer(reply *dns.Msg, name, origin fqdn.Name) {
+	qtype, closest := reply.Question[0].Qtype, name // the longest name that exists
+	for exists := false; !exists; {
+		if _, exists = z[closest]; !exists {
+			_, closest = closest.Cut()
+		}
+	}
+	for parent := closest; parent != origin; _, parent = parent.Cut() {
+		if servers := z.find(parent, dns.TypeNS); len(servers) > 0 && (parent != name || qtype != dns.TypeDS) {
+			reply.Ns = servers // a delegation; the shortest one counts
+		}
+	}
+	if reply.Authoritative = len(reply.Ns) == 0; !reply.Authoritative {
+		return
+	}
+	source := closest
+	if closest != name {
+		source = "\x01*" + closest
+	}
+	if _, exists := z[source]; !exists {
+		reply.Rcode = dns.RcodeNameError
+	}
+	reply.Answer = z.find(source, dns.TypeCNAME)
+	if len(reply.Answer) == 0 || qtype == dns.TypeCNAME {
+		reply.Answer = z.find(source, qtype)
+	}
+	if len(reply.Answer) == 0 {
+		reply.Ns = z.find(origin, dns.TypeSOA)
+	}
+	for i, rr := range slices.Clone(reply.Answer) {
+		reply.Answer[i] = dns.Copy(rr)
+		reply.Answer[i].Header().Name = reply.Question[0].Name
+	}
+}
