@@ -20,7 +20,7 @@ REPORTS := bin/reports
 SUMMARY := $(GO) run ./test/summary
 SUITE    = $(SUMMARY) -reports $(REPORTS) -name $@
 
-.PHONY: build image chart manifests packages release publish help demo test test-real test-beside test-unit test-release test-chart test-e2e test-systemd test-critest test-leaks test-faults test-cluster test-nri test-apiserver test-dns test-hostile test-load test-soak \
+.PHONY: build image chart manifests packages release publish diagrams help demo test test-real test-beside test-unit test-release test-chart test-e2e test-systemd test-critest test-leaks test-faults test-cluster test-nri test-apiserver test-dns test-hostile test-load test-soak \
 	lint lint-checks lint-format lint-modules lint-vet lint-platforms lint-staticcheck lint-complexity lint-commits lint-arch fuzz bench bench-dns clean
 
 build: ## build bin/dnsconfigurer, a static binary
@@ -48,6 +48,10 @@ release: ## build image, chart, manifests, packages, archives for each platform,
 
 publish: ## push the image and the chart of `make release` to REGISTRY, and print the digest of the image
 	@$(RELEASE) publish
+
+# From the text files beside them. The rest of the build does not need D2, which is large.
+diagrams: ## draw docs/diagrams
+	@for text in docs/diagrams/*.d2; do $(GO) run oss.terrastruct.com/d2@v0.7.2 --pad 10 --layout elk $$text $${text%.d2}.svg || exit 1; done
 
 help: ## list the commands
 	@awk -F ':[^#]*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile

@@ -4,6 +4,7 @@
 package arch
 
 import (
+	"html"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -36,6 +37,31 @@ func TestArchitecture(t *testing.T) {
 	}
 	for name := range listed {
 		t.Errorf("docs/architecture.md lists %s, which is not a package", name)
+	}
+}
+
+// TestDiagrams checks that each diagram has the labels of the text from which it is drawn.
+func TestDiagrams(t *testing.T) {
+	texts, err := filepath.Glob("../../docs/diagrams/*.d2")
+	if err != nil || len(texts) == 0 {
+		t.Fatal(texts, err)
+	}
+	for _, path := range texts {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		drawn, err := os.ReadFile(strings.TrimSuffix(path, ".d2") + ".svg")
+		if err != nil {
+			t.Fatalf("%v: run make diagrams", err)
+		}
+		for _, m := range regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(string(text), -1) {
+			for line := range strings.SplitSeq(m[1], `\n`) {
+				if !strings.Contains(html.UnescapeString(string(drawn)), line) {
+					t.Errorf("%s: the diagram lacks %q: run make diagrams", path, line)
+				}
+			}
+		}
 	}
 }
 
