@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -210,5 +211,54 @@ func TestServers_Ports(t *testing.T) {
 				t.Errorf("no %v in %v", want, servers)
 			}
 		})
+	}
+}
+
+// TestRun_Loss: a loss of 20 % at one of two servers is found in at least 99 of 100 runs, with the server, and nothing
+// is found without a loss. Queries of the plan that are lost are sent again, unless they show the loss.
+func TestRun_Loss(t *testing.T) {
+	base := snapshotOf(t, healthy(t))
+	base.Probes = nil
+	servers := Servers(base)
+	plan := Plan(base, MeansNetwork, servers, otherName, time.Unix(2_000_000_000, 0))
+	answers := map[string][]string{apiName + "A": {"10.96.0.1"}, webName + "A": {"10.96.5.1"}, otherName + "A": {"192.0.2.80"},
+		"dnsconfigurer-webhook.dnsconfigurer.svc.cluster.local.A": {"10.96.5.2"},
+		"kube-dns.kube-system.svc.cluster.local.A":                {"10.96.0.10"}}
+	attempts := func(q Query) int {
+		if q.Delay > 0 {
+			return 1
+		}
+		return 2 // as package gather
+	}
+	for loss, want := range map[float64][2]int{0: {0, 0}, 0.2: {99, 100}} {
+		found := 0
+		for seed := range uint64(100) {
+			dice := rand.New(rand.NewPCG(seed, 1))
+			s := *base
+			for _, q := range plan {
+				p := v1alpha1.DoctorProbe{Server: q.Server.String(), Role: q.Role, Protocol: q.Protocol, Name: q.Name, Type: q.Type,
+					RCode: rcodeSuccess, Answers: answers[q.Name+q.Type], Micros: 900}
+				for range attempts(q) {
+					isLost := p.Server == replica2 && p.Protocol == UDP && dice.Float64() < loss
+					if s.Probes = append(s.Probes, p); !isLost {
+						break
+					}
+					silence(&s.Probes[len(s.Probes)-1])
+				}
+			}
+			r := Run(t.Context(), &s)
+			if slices.ContainsFunc(r.Findings, func(f v1alpha1.DoctorFinding) bool {
+				return f.Code == "probe-unreliable" && f.Object == "DNS server "+replica2
+			}) {
+				found++
+			}
+			if len(r.Findings) > 1 {
+				t.Fatalf("seed %d: %+v", seed, r.Findings)
+			}
+		}
+		t.Logf("loss %v: found in %d of 100 runs", loss, found)
+		if found < want[0] || found > want[1] {
+			t.Errorf("loss %v: found in %d of 100 runs", loss, found)
+		}
 	}
 }
