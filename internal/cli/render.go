@@ -7,8 +7,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 
 	"github.com/spf13/pflag"
@@ -68,6 +70,11 @@ func (o *RenderOptions) Run(ctx context.Context, node nodefacts.Node,
 			return false, err
 		}
 		d.Findings = w.WithFields(d.Findings)
+		for i, f := range d.Findings {
+			if f.Code == policy.CodeHostFileRefused && errors.Is(host.Err, fs.ErrNotExist) {
+				d.Findings[i].Hint = ElsewhereHint // the command may run on another machine than the node
+			}
+		}
 		if isSystem(w) {
 			d.Findings = forSystem(d.Findings)
 		}
@@ -79,6 +86,9 @@ func (o *RenderOptions) Run(ctx context.Context, node nodefacts.Node,
 	}
 	return passed, readErr
 }
+
+// ElsewhereHint is the hint about a file of the node that this machine does not have.
+const ElsewhereHint = "not on this machine: set --resolv-conf to a copy of the node's file"
 
 // RenderFormats are the formats of a Renderer.
 var RenderFormats = []string{"resolv.conf", "json", "explain"}

@@ -5,7 +5,9 @@ package lookup
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/gather"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
@@ -156,7 +159,11 @@ func (l *Lookup) decide(instead policy.Policy) (policy.Decision, error) {
 	}
 	d := l.Engine.Decide(pod, l.Host)
 	if !d.Starts() {
-		return d, fmt.Errorf("%s: the pod would not start: %s", l.Pod.At(""), d.Error)
+		refused := &kube.InputError{Location: l.Pod.At(""), Err: fmt.Errorf("the pod would not start: %s", d.Error)}
+		if errors.Is(l.Host.Err, fs.ErrNotExist) {
+			refused.Hint = cli.ElsewhereHint
+		}
+		return d, refused
 	}
 	i := slices.IndexFunc(d.Findings, func(f policy.Finding) bool { return f.Code == policy.CodeAutopathUnavailable })
 	if instead != "" && i >= 0 {
