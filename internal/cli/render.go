@@ -70,10 +70,8 @@ func (o *RenderOptions) Run(ctx context.Context, node nodefacts.Node,
 			return false, err
 		}
 		d.Findings = w.WithFields(d.Findings)
-		for i, f := range d.Findings {
-			if f.Code == policy.CodeHostFileRefused && errors.Is(host.Err, fs.ErrNotExist) {
-				d.Findings[i].Hint = ElsewhereHint // the command may run on another machine than the node
-			}
+		if errors.Is(host.Err, fs.ErrNotExist) {
+			hintElsewhere(d.Findings)
 		}
 		if isSystem(w) {
 			d.Findings = forSystem(d.Findings)
@@ -89,6 +87,15 @@ func (o *RenderOptions) Run(ctx context.Context, node nodefacts.Node,
 
 // ElsewhereHint is the hint about a file of the node that this machine does not have.
 const ElsewhereHint = "not on this machine: set --resolv-conf to a copy of the node's file"
+
+// hintElsewhere changes the hint about a missing resolv.conf: the command may run on another machine than the node.
+func hintElsewhere(findings []policy.Finding) {
+	for i, f := range findings {
+		if f.Code == policy.CodeHostFileRefused {
+			findings[i].Hint = ElsewhereHint
+		}
+	}
+}
 
 // RenderFormats are the formats of a Renderer.
 var RenderFormats = []string{"resolv.conf", "json", "explain"}

@@ -113,7 +113,8 @@ func corefileCauses() []Check {
 			next:  nextEdit, needs: needs, unless: "dns-service-port corefile-refused", find: findLostNames,
 		},
 		{
-			Code: "corefile-values", Severity: warning, What: "a value of the Corefile loses or delays queries",
+			Code: "corefile-values", Severity: warning,
+			What:  "a value of the Corefile loses or delays queries, or a file beside it is not imported",
 			cause: "a name that is created later does not exist for the clients, or queries fail under load",
 			next:  nextEdit, needs: needs, find: findValues,
 		},

@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -81,13 +82,17 @@ func findRefused(v *view) []hit {
 	if len(problems) == 0 {
 		return nil
 	}
-	texts := strings.Split(v.corefile.text, "\n")
 	var evidence []string
 	for _, p := range problems {
+		texts := strings.Split(cmp.Or(v.corefile.imported[p.File], v.corefile.text), "\n")
 		text := strings.TrimSpace(texts[min(p.Line, len(texts))-1])
-		evidence = append(evidence, evidenceLine(p.Line, fmt.Sprintf("%s (%s)", text, p.Message)))
+		evidence = append(evidence, evidenceLine(p.File, p.Line, fmt.Sprintf("%s (%s)", text, p.Message)))
 	}
-	return []hit{v.corefileHit(problems[0].Message, evidence...)}
+	h := v.corefileHit(problems[0].Message, evidence...)
+	if name, _, ok := strings.Cut(problems[0].File, "/"); ok {
+		h.object.name = name
+	}
+	return []hit{h}
 }
 
 // ownAddresses returns the addresses of the cluster DNS.
@@ -219,6 +224,12 @@ const (
 
 // findValues returns values that are valid, and lose or delay queries.
 func findValues(v *view) (hits []hit) {
+	for _, name := range v.corefile.ignored {
+		h := v.corefileHit("no import of the Corefile matches the key", name)
+		h.object.name, _, _ = strings.Cut(name, "/")
+		h.cause = "the file is mounted, and CoreDNS does not read it"
+		hits = append(hits, h)
+	}
 	for _, tt := range []struct {
 		plugin, property string
 		index            int
@@ -229,14 +240,12 @@ func findValues(v *view) (hits []hit) {
 		{"forward", "max_concurrent", 0, "few queries may wait for the upstream servers: others are refused",
 			func(n int) bool { return n < minConcurrent }},
 	} {
-		for _, d := range v.corefile.find(tt.plugin) {
-			for _, property := range d.Find(tt.property) {
-				if len(property.Args) <= tt.index {
-					continue
-				}
-				if n, err := strconv.Atoi(property.Args[tt.index]); err == nil && tt.isBad(n) {
-					hits = append(hits, v.corefileHit(tt.problem, evidenceLine(property.Line, property.String())))
-				}
+		for _, property := range v.corefile.properties(tt.plugin, tt.property) {
+			if len(property.Args) <= tt.index {
+				continue
+			}
+			if n, err := strconv.Atoi(property.Args[tt.index]); err == nil && tt.isBad(n) {
+				hits = append(hits, v.corefileHit(tt.problem, evidenceLine(property.File, property.Line, property.String())))
 			}
 		}
 	}
@@ -256,7 +265,7 @@ func findNoForward(v *view) (hits []hit) {
 	case v.corefile.imports():
 	case b == nil:
 		first, _, _ := strings.Cut(v.corefile.text, "\n")
-		return []hit{v.corefileHit("no server block serves names outside the cluster", evidenceLine(1, first))}
+		return []hit{v.corefileHit("no server block serves names outside the cluster", evidenceLine("", 1, first))}
 	case len(b.Find("forward"))+len(b.Find("grpc")) == 0:
 		return []hit{v.corefileHit("no forward in the block of the zone .", blockLine(*b))}
 	}
@@ -292,87 +301,4 @@ func findNotReloaded(v *view) []hit {
 		return nil
 	}
 	return []hit{v.corefileHit("the pods do not have the last change", evidence...)}
-}
-
-// corefileSource is the Corefile of the cluster DNS.
-type corefileSource struct {
-	config   *corev1.ConfigMap
-	text     string
-	blocks   []corefile.Block
-	problems []corefile.Problem
-}
-
-// located is a directive and the block in which it is.
-type located struct {
-	block *corefile.Block
-	corefile.Directive
-}
-
-// find returns the directives of all blocks with this name.
-func (c *corefileSource) find(name string) (list []located) {
-	for i := range c.blocks {
-		for _, d := range c.blocks[i].Find(name) {
-			list = append(list, located{&c.blocks[i], d})
-		}
-	}
-	return list
-}
-
-// evidenceLine returns a line of the Corefile with its number.
-func evidenceLine(line int, text string) string { return fmt.Sprintf("Corefile:%d: %s", line, text) }
-
-func (l located) evidence() string { return evidenceLine(l.Line, l.String()) }
-
-func blockLine(b corefile.Block) string {
-	return evidenceLine(b.Line, strings.Join(b.Keys, " ")+" {")
-}
-
-// zonesOf returns the zones of the plugin kubernetes: its arguments, or those of its block.
-func zonesOf(k located) []string {
-	if len(k.Args) == 0 {
-		return k.block.Zones()
-	}
-	var zones []string
-	for _, a := range k.Args {
-		zones = append(zones, strings.ToLower(strings.TrimSuffix(a, "."))+".")
-	}
-	return zones
-}
-
-func (c *corefileSource) kubernetesZones() (zones []string) {
-	for _, k := range c.find("kubernetes") {
-		zones = append(zones, zonesOf(k)...)
-	}
-	return zones
-}
-
-func isReverse(zone string) bool {
-	_, err := netip.ParsePrefix(strings.TrimSuffix(zone, "."))
-	return err == nil || isWithin(zone, "in-addr.arpa.") || isWithin(zone, "ip6.arpa.")
-}
-
-// rootBlock returns the block for the names outside the cluster, nil if there is none.
-func (c *corefileSource) rootBlock() *corefile.Block {
-	for i := range c.blocks {
-		if slices.Contains(c.blocks[i].Zones(), ".") {
-			return &c.blocks[i]
-		}
-	}
-	return nil
-}
-
-// imports reports whether other files add to the Corefile.
-func (c *corefileSource) imports() bool { return len(c.find("import")) > 0 }
-
-// addressOf returns the address of a server of the plugin forward; ok is false if it is
-// another kind of text, such as a file.
-func addressOf(to string) (addr netip.Addr, ok bool) {
-	if _, rest, hasScheme := strings.Cut(to, "://"); hasScheme {
-		to, _, _ = strings.Cut(rest, "%")
-	}
-	if withPort, err := netip.ParseAddrPort(to); err == nil {
-		return withPort.Addr().Unmap(), true
-	}
-	addr, err := netip.ParseAddr(strings.Trim(to, "[]"))
-	return addr.Unmap(), err == nil
 }

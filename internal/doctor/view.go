@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/corefile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
@@ -222,7 +221,7 @@ func (v *view) readCorefile() {
 				continue
 			}
 			v.corefile = &corefileSource{config: c, text: c.Data["Corefile"]}
-			v.corefile.blocks, v.corefile.problems = corefile.Parse(v.corefile.text)
+			v.corefile.parse(v.mountedFiles(p))
 			return
 		}
 	}

@@ -1,0 +1,186 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/corefile"
+)
+
+// corefileSource is the Corefile of the cluster DNS.
+type corefileSource struct {
+	config   *corev1.ConfigMap
+	text     string
+	blocks   []corefile.Block
+	problems []corefile.Problem
+	imported map[string]string // texts, by CONFIGMAP/KEY
+	partial  bool              // an import names no file that is known
+	ignored  []string          // the files beside the imported ones that no import matches, as CONFIGMAP/KEY
+}
+
+// mountedFile is a key of a ConfigMap, and its path in the pods of the cluster DNS.
+type mountedFile struct{ path, name, text string }
+
+// mountedFiles returns the files that a pod mounts from ConfigMaps, in the order of their paths.
+func (v *view) mountedFiles(p *corev1.Pod) (files []mountedFile) {
+	for _, volume := range p.Spec.Volumes {
+		if volume.ConfigMap == nil {
+			continue
+		}
+		c := v.configMap(p.Namespace, volume.ConfigMap.Name)
+		if c == nil {
+			continue
+		}
+		for _, directory := range mountPaths(p, volume.Name) {
+			for key, text := range c.Data {
+				files = append(files, mountedFile{path.Join(directory, key), c.Name + "/" + key, text})
+			}
+		}
+	}
+	slices.SortFunc(files, func(a, b mountedFile) int { return strings.Compare(a.path, b.path) })
+	return files
+}
+
+// mountPaths returns the directories at which the containers of a pod mount a volume.
+func mountPaths(p *corev1.Pod, volume string) (paths []string) {
+	for _, c := range p.Spec.Containers {
+		for _, m := range c.VolumeMounts {
+			if m.Name == volume {
+				paths = append(paths, m.MountPath)
+			}
+		}
+	}
+	return paths
+}
+
+// parse reads the Corefile, and what it imports from the ConfigMaps that a pod mounts. Other files are not known, such
+// as those of the image.
+func (c *corefileSource) parse(files []mountedFile) {
+	c.imported = map[string]string{}
+	root, directories := "", map[string]bool{}
+	for _, f := range files {
+		if f.name == c.config.Name+"/Corefile" {
+			root = path.Dir(f.path)
+		}
+	}
+	load := func(_, pattern string) (found []corefile.File, _ error) {
+		if !path.IsAbs(pattern) {
+			pattern = path.Join(root, pattern)
+		}
+		directories[path.Dir(pattern)] = true
+		for _, f := range files {
+			if ok, err := path.Match(pattern, f.path); err == nil && ok {
+				c.imported[f.name] = f.text
+				found = append(found, corefile.File{Name: f.name, Text: f.text})
+			}
+		}
+		c.partial = c.partial || len(found) == 0
+		return found, nil
+	}
+	c.blocks, c.problems = corefile.Source{Import: load}.Parse(corefile.File{Text: c.text})
+	c.ignored = namesOf(slices.DeleteFunc(files, func(f mountedFile) bool {
+		_, ok := c.imported[f.name]
+		return ok || !directories[path.Dir(f.path)] || strings.HasPrefix(f.name, c.config.Name+"/")
+	}))
+}
+
+func namesOf(files []mountedFile) (names []string) {
+	for _, f := range files {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// located is a directive and the block in which it is.
+type located struct {
+	block *corefile.Block
+	corefile.Directive
+}
+
+// find returns the directives of all blocks with this name.
+func (c *corefileSource) find(name string) (list []located) {
+	for i := range c.blocks {
+		for _, d := range c.blocks[i].Find(name) {
+			list = append(list, located{&c.blocks[i], d})
+		}
+	}
+	return list
+}
+
+// properties returns the properties of a plugin with a name, of all blocks.
+func (c *corefileSource) properties(plugin, name string) (list []corefile.Directive) {
+	for _, d := range c.find(plugin) {
+		list = append(list, d.Find(name)...)
+	}
+	return list
+}
+
+// evidenceLine returns a line of the Corefile, or of a file that it imports, with its number.
+func evidenceLine(file string, line int, text string) string {
+	return fmt.Sprintf("%s:%d: %s", cmp.Or(file, "Corefile"), line, text)
+}
+
+func (l located) evidence() string { return evidenceLine(l.File, l.Line, l.String()) }
+
+func blockLine(b corefile.Block) string {
+	return evidenceLine(b.File, b.Line, strings.Join(b.Keys, " ")+" {")
+}
+
+// zonesOf returns the zones of the plugin kubernetes: its arguments, or those of its block.
+func zonesOf(k located) []string {
+	if len(k.Args) == 0 {
+		return k.block.Zones()
+	}
+	var zones []string
+	for _, a := range k.Args {
+		zones = append(zones, strings.ToLower(strings.TrimSuffix(a, "."))+".")
+	}
+	return zones
+}
+
+func (c *corefileSource) kubernetesZones() (zones []string) {
+	for _, k := range c.find("kubernetes") {
+		zones = append(zones, zonesOf(k)...)
+	}
+	return zones
+}
+
+func isReverse(zone string) bool {
+	_, err := netip.ParsePrefix(strings.TrimSuffix(zone, "."))
+	return err == nil || isWithin(zone, "in-addr.arpa.") || isWithin(zone, "ip6.arpa.")
+}
+
+// rootBlock returns the block for the names outside the cluster, nil if there is none.
+func (c *corefileSource) rootBlock() *corefile.Block {
+	for i := range c.blocks {
+		if slices.Contains(c.blocks[i].Zones(), ".") {
+			return &c.blocks[i]
+		}
+	}
+	return nil
+}
+
+// imports reports whether files that are not known add to the Corefile.
+func (c *corefileSource) imports() bool { return c.partial || len(c.find("import")) > 0 }
+
+// addressOf returns the address of a server of the plugin forward; ok is false if it is
+// another kind of text, such as a file.
+func addressOf(to string) (addr netip.Addr, ok bool) {
+	if _, rest, hasScheme := strings.Cut(to, "://"); hasScheme {
+		to, _, _ = strings.Cut(rest, "%")
+	}
+	if withPort, err := netip.ParseAddrPort(to); err == nil {
+		return withPort.Addr().Unmap(), true
+	}
+	addr, err := netip.ParseAddr(strings.Trim(to, "[]"))
+	return addr.Unmap(), err == nil
+}
