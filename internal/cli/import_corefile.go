@@ -28,18 +28,15 @@ import (
 // ImportOptions are the options of the conversion of a Corefile.
 type ImportOptions struct {
 	Variables []string // NAME=VALUE, of variables and placeholders in the Corefile
+	Check     string   // the program of CoreDNS to compare with; "": none
 }
 
 // Run writes the configuration for the Corefile in the file at name, "-" for standard input, and to stderr what
 // differs. It reports whether all queries get the answers of CoreDNS.
 func (o *ImportOptions) Run(ctx context.Context, name string, stdin io.Reader, stdout, stderr io.Writer) (passed bool, err error) {
-	variables := map[string]string{}
-	for _, v := range o.Variables {
-		name, value, ok := strings.Cut(v, "=")
-		if !ok {
-			return false, usage.Errorf("--set %q: want NAME=VALUE", v)
-		}
-		variables[name] = value
+	variables, err := o.variables()
+	if err != nil {
+		return false, err
 	}
 	f, err := readFile(ctx, name, stdin)
 	if err != nil {
@@ -75,11 +72,27 @@ func (o *ImportOptions) Run(ctx context.Context, name string, stdin io.Reader, s
 		fmt.Fprintf(stderr, "%s%s\n", visible(n.String()), mark)
 	}
 	// A value that CoreDNS accepts and this server does not, such as a zone twice.
-	if _, err := checkFile(config.File{Path: "the configuration", Text: text}, false); err != nil {
+	converted := config.File{Path: "the configuration", Text: text}
+	if _, err := checkFile(converted, false); err != nil {
 		return false, err
 	}
-	_, err = stdout.Write(text)
-	return passed, err
+	if _, err = stdout.Write(text); err != nil || o.Check == "" {
+		return passed, err
+	}
+	same, err := checkAnswers(ctx, o.Check, blocks, converted, stderr)
+	return passed && same, err
+}
+
+func (o *ImportOptions) variables() (map[string]string, error) {
+	variables := map[string]string{}
+	for _, v := range o.Variables {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok {
+			return nil, usage.Errorf("--set %q: want NAME=VALUE", v)
+		}
+		variables[name] = value
+	}
+	return variables, nil
 }
 
 // corefileSource is where a Corefile and the files that it imports are: in the keys of ConfigMaps, or in a directory.

@@ -82,8 +82,8 @@ var imports = map[string][]string{
 		"pkg/dnsserver/upstream", "pkg/dnsserver/zone", "pkg/fqdn", "pkg/hostresolv", "pkg/policy", "pkg/resolvconf",
 		"github.com/miekg/dns", "github.com/spf13/pflag", "k8s.io/api/core/v1", "k8s.io/api/discovery/v1", "internal/doctor",
 		"internal/doctor/gather", "k8s.io/apimachinery/pkg/runtime", "k8s.io/apimachinery/pkg/runtime/schema"},
-	"internal/corefile": {"values", "cmp", "encoding/json", "net", "regexp", "text/template/parse", "time", "api/v1alpha1",
-		"internal/excerpt", "pkg/dnsserver", "pkg/dnsserver/zone",
+	"internal/corefile": {"values", "cmp", "encoding/json", "math/rand/v2", "net", "regexp", "text/template/parse", "time", "api/v1alpha1",
+		"internal/excerpt", "pkg/dnsserver", "pkg/dnsserver/zone", "pkg/fqdn",
 		"github.com/coredns/caddy/caddyfile", "github.com/miekg/dns"},
 	"internal/doctor": {"values", "cmp", "context", "path", "time", "api/v1alpha1", "internal/admission", "internal/advise",
 		"internal/corefile",
@@ -155,7 +155,7 @@ var imports = map[string][]string{
 		"internal/admission", "internal/doctor", "internal/kube", "internal/cluster", "internal/manifest",
 		"internal/excerpt", "internal/usage", "pkg/policy", "github.com/spf13/pflag",
 		"internal/config", "internal/corefile", "api/v1alpha1", "internal/atomicfile", "internal/document",
-		"internal/shim", "pkg/resolvconf",
+		"internal/shim", "pkg/resolvconf", "github.com/miekg/dns",
 		"k8s.io/apimachinery/pkg/apis/meta/v1"},
 }
 
