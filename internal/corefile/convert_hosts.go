@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
 // hosts converts the plugin hosts.
@@ -123,6 +125,9 @@ func (c *converter) host(b *Block, zones []string, d Directive) {
 	words := []string{addr.String()}
 	for _, text := range d.Args {
 		name := strings.ToLower(strings.TrimSuffix(text, "."))
+		if !c.isName(text, d) {
+			continue
+		}
 		if c.blockOf(name) == b && slices.ContainsFunc(zones, func(z string) bool { return isWithin(name, z) }) {
 			words = append(words, name)
 		} else {
@@ -137,6 +142,15 @@ func (c *converter) host(b *Block, zones []string, d Directive) {
 	}
 	entries, _ := c.fields["hosts.entries"].value.([]item)
 	c.fields["hosts.entries"] = field{value: append(entries, item{strings.Join(words, " "), d})}
+}
+
+// isName reports whether a query can have a name. CoreDNS also accepts others.
+func (c *converter) isName(text string, d Directive) bool {
+	if _, err := fqdn.ParseName(text); err != nil {
+		c.note(d, "%s: %q %v: never has an effect, left out", d.Name, text, err)
+		return false
+	}
+	return true
 }
 
 // blockOf returns the block with the longest zone that contains a name, nil if there is none.

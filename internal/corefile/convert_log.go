@@ -23,7 +23,7 @@ func (c *converter) log(b *Block, d Directive) {
 		c.note(d, "log %s: the format of lines is fixed: docs/dns.md#query-log", names[last])
 		names = names[:last]
 	}
-	zones := c.logZones(b, names)
+	zones := c.logZones(b, names, d)
 	if len(zones) == 0 || len(names) == 1 && strings.Contains(names[0], "{") {
 		c.note(d, "%s: no query has this name: never has an effect, left out", d)
 		return
@@ -45,10 +45,11 @@ func (c *converter) log(b *Block, d Directive) {
 }
 
 // logZones returns what the zones of a block and the names of a stanza have in common.
-func (c *converter) logZones(b *Block, names []string) (zones []string) {
+func (c *converter) logZones(b *Block, names []string, d Directive) (zones []string) {
 	if len(names) == 0 {
 		return c.zones(b)
 	}
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !c.isName(name, d) })
 	for _, z := range c.zones(b) {
 		for _, name := range names {
 			switch name = strings.ToLower(strings.TrimSuffix(name, ".")); {

@@ -34,14 +34,16 @@ type hostRecords struct {
 // maxHostNames bounds the names in Hosts. A hosts file of 4 MiB has fewer.
 const maxHostNames = 500_000
 
+const maxHostErrors = 10 // that Add returns
+
 // Add adds the entries of a text in the format of hosts(5): on each line an address and its names. A # begins a
-// comment. It skips lines that are invalid, and returns an error for each, with its number.
+// comment. It skips addresses and names that are invalid, and returns an error for the first lines that have one.
 func (h *Hosts) Add(text string) error {
 	var errs []error
 	number := 0
 	for line := range strings.Lines(text) {
 		number++
-		if err := h.AddLine(line); err != nil {
+		if err := h.AddLine(line); err != nil && len(errs) < maxHostErrors {
 			errs = append(errs, fmt.Errorf("line %d: %w", number, err))
 		}
 		if len(h.names) > maxHostNames {
@@ -51,7 +53,7 @@ func (h *Hosts) Add(text string) error {
 	return errors.Join(errs...)
 }
 
-// AddLine adds the address and the names of a line, or returns why the line is invalid.
+// AddLine adds the address and the valid names of a line, or returns why a part of the line is invalid.
 func (h *Hosts) AddLine(line string) error {
 	line, _, _ = strings.Cut(line, "#")
 	words := strings.Fields(line)
@@ -64,10 +66,12 @@ func (h *Hosts) AddLine(line string) error {
 	}
 	addr = addr.Unmap().WithZone("") // a zone has no meaning for a client
 	var names []fqdn.Name
+	var invalid error
 	for _, text := range words[1:] {
 		name, err := fqdn.ParseName(text)
 		if err != nil || name == fqdn.Root {
-			return fmt.Errorf("%.260q is not a name", text)
+			invalid = fmt.Errorf("%.260q is not a name", text)
+			continue
 		}
 		names = append(names, name)
 	}
@@ -79,7 +83,7 @@ func (h *Hosts) AddLine(line string) error {
 	switch {
 	case err != nil:
 		return err
-	case len(names) == 0:
+	case len(names) == 0 && invalid == nil:
 		return fmt.Errorf("%s has no name", addr)
 	case h.names == nil:
 		h.names, h.id = map[fqdn.Name]hostRecords{}, 1+rand.Uint64N(math.MaxUint64)
@@ -96,7 +100,7 @@ func (h *Hosts) AddLine(line string) error {
 		r.targets = appendNew(r.targets, name)
 		h.names[reverseName] = r
 	}
-	return nil
+	return invalid
 }
 
 // maxHostRecords bounds the records of a name: more do not fit into a reply.

@@ -70,6 +70,7 @@ func TestServer_Rewrite(t *testing.T) {
 		Rewrite{Name: "m.example", To: "mail.example"},
 		Rewrite{Name: "h.example", To: "db.example"},
 		Rewrite{Name: "n.example", To: "v6.example"},
+		Rewrite{Name: "path.example", To: "web.search.shop.cluster.local.ap.k8s.io"},
 		Rewrite{Name: "loop.example", To: "loop.shop.svc.cluster.local"},
 		Rewrite{Name: "self.example", To: "self.example"},
 		Rewrite{Regex: `^(?P<name>[a-z]*)-?(\d*)\.re\.example`, To: "{name}.{2}example"},
@@ -93,6 +94,7 @@ func TestServer_Rewrite(t *testing.T) {
 			{"h.example. A", "NOERROR aa\nh.example. 60 IN A 192.0.2.7\n"},
 			{"n.example. A", "NOERROR aa\nauthority: n.example. 5 IN SOA"},
 			{"n.example. AAAA", "NXDOMAIN\nauthority: example."},
+			{"path.example. A", "REFUSED"}, // an expansion could come to the rule again
 			{"self.example. A", "NXDOMAIN\nauthority: example."},
 			{"www.re.example. A", "NOERROR\nwww.re.example. 60 IN A 198.51.100.2\n"},
 			{"alias.re.example. A", "NOERROR\nalias.re.example. 60 IN CNAME www.example.\nwww.example. 60 IN A 198.51.100.2\n"},
