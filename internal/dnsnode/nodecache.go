@@ -24,13 +24,16 @@ import (
 // ownTTL is the TTL in seconds of records that the node cache itself has.
 const ownTTL = 5
 
+// revokeTime is how long the node cache answers at its end while its lease is revoked, which takes a probe's time.
+const revokeTime = 5 * leaseInterval
+
 // RunNodeCache runs the DNS cache of a node with configuration c until ctx ends, and then returns nil. It
 // takes over the addresses from a previous instance only if it reaches the cluster DNS itself.
 func RunNodeCache(ctx context.Context, p Process[NodeCacheConfig], c NodeCacheConfig) error {
 	registry := daemon.NewRegistry(p.Version)
 	server, err := newServer(dnsserver.Config{
 		Domain: c.Domain, TTL: ownTTL, Autopath: c.Autopath, LocalNames: true, Chaos: c.Chaos, AnswerProbe: answerProbe,
-		Limits: c.ServerLimits, Statistics: c.Statistics,
+		Limits: c.ServerLimits, Statistics: c.Statistics, Lameduck: revokeTime,
 	}, registry, p.Log)
 	if err != nil {
 		return err
@@ -63,6 +66,7 @@ func RunNodeCache(ctx context.Context, p Process[NodeCacheConfig], c NodeCacheCo
 			}}
 		// The port is shared, too: like queries, probes get to the new instance. So it is closed at once
 		// when this one ends.
+		group.Last = append(group.Last, guard.keepRules)
 		group.Tasks = append(group.Tasks, guard.run, cluster.run, http.KeepServing(c.HTTP, dnsserver.ListenSharedTCP))
 		return sockets, nil
 	}

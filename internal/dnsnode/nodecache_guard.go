@@ -100,7 +100,7 @@ func (g *guard) installRules(mode string, fallback *lease) (err error) {
 		return nil
 	}
 	if g.rules, err = nodenet.Install(addrs); err == nil {
-		g.lease, g.dialer = fallback, nodenet.ProbeDialer()
+		g.lease, g.dialer = fallback, nodenet.ProbeDialer(false)
 		for _, a := range addrs {
 			if a.Leased {
 				g.lease.addrs = append(g.lease.addrs, a.AddrPort)
@@ -120,11 +120,11 @@ func (g *guard) installRules(mode string, fallback *lease) (err error) {
 // probes. If no server answers them it continues, unready: a firewall may block queries of the
 // host, and let those of pods through.
 //
-// At the end run removes the rules before the server has drained, so that new queries reach the
+// At the end run ends the leases before the server has drained, so that new queries reach the
 // cluster DNS. A successor has its own rules.
 func (g *guard) run(ctx context.Context) error {
 	if g.rules != nil {
-		defer g.rules.Remove()
+		defer g.rules.Revoke()
 	}
 	if err := g.check(ctx); errors.Is(err, errOtherServer) {
 		return err
@@ -137,6 +137,15 @@ func (g *guard) run(ctx context.Context) error {
 		tasks = append(tasks, g.watchInterface, g.maintainInterface)
 	}
 	return daemon.RunAll(ctx, tasks...)
+}
+
+// keepRules removes the rules when ctx ends.
+func (g *guard) keepRules(ctx context.Context) error {
+	<-ctx.Done()
+	if g.rules != nil {
+		g.rules.Remove()
+	}
+	return nil
 }
 
 // watchInterface notifies maintainInterface of changes of interfaces and addresses until ctx ends.

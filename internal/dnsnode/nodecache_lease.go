@@ -27,6 +27,11 @@ const (
 	// leaseInterval is the time between two probes of an address: three for a lease.
 	leaseInterval = nodenet.LeaseTime / 3
 
+	// settleTime is how long the server must answer after a pause before it gets queries again. It is longer than the
+	// 5 s after which glibc repeats a query, so that a server that hangs again and again does not lose a query
+	// twice. Failures that the pause itself has caused are no longer in the cache.
+	settleTime = 6 * time.Second
+
 	// fallbackPort is the port of the pods of the cluster DNS: those of CoreDNS listen on it, and ours.
 	fallbackPort = 53
 
@@ -77,21 +82,26 @@ func (l *lease) keep(ctx context.Context) error {
 	return nil
 }
 
-// keepAddress probes an address until ctx ends, and logs when the lease has ended.
+// keepAddress probes an address until ctx ends, and logs when the lease has ended. A probe that follows a reply grants
+// the lease again.
 func (l *lease) keepAddress(ctx context.Context, addr netip.AddrPort, packet []byte) {
-	last := time.Now() // of a reply
+	last := time.Now()  // of a reply: that to the probe of guard.run
+	var since time.Time // when the server answered again after a pause
+	grants := func() bool { return time.Since(last) < leaseInterval*3/2 && time.Since(since) >= settleTime }
 	for ctx.Err() == nil {
-		conn, err := nodenet.ProbeDialer().DialContext(ctx, "udp", addr.String())
+		grant := grants()
+		conn, err := nodenet.ProbeDialer(grant).DialContext(ctx, "udp", addr.String())
 		if err != nil {
 			daemon.Sleep(ctx, leaseInterval)
 			continue
 		}
 		// A socket serves for a minute: the address may have been away.
-		for end := time.Now().Add(time.Minute); ctx.Err() == nil && time.Now().Before(end); {
+		for end := time.Now().Add(time.Minute); ctx.Err() == nil && time.Now().Before(end) && grant == grants(); {
 			sent := time.Now()
 			if exchangeProbe(conn, packet) {
 				now := time.Now()
 				if gap := now.Sub(last); gap > nodenet.LeaseTime {
+					since = now
 					l.lost.Inc()
 					l.log.Warn("node cache did not answer, the kernel sent queries to the cluster DNS",
 						"address", addr, "duration", gap)
@@ -130,14 +140,15 @@ func (l *lease) followServers(ctx context.Context) error {
 	failing := false // logged once
 	for ctx.Err() == nil {
 		addrs, servers, err := l.lookup(ctx)
-		if all := slices.Concat(addrs, servers); err == nil && !slices.Equal(all, before) {
-			if err = nodenet.SetFallback(addrs, servers); err == nil {
+		if err == nil {
+			err = nodenet.SetFallback(addrs, servers) // each time: others may remove it
+		}
+		if err == nil {
+			if all := slices.Concat(addrs, servers); !slices.Equal(all, before) {
 				before = all
 				l.servers.Set(float64(len(servers)))
 				l.log.Info("fallback to the cluster DNS", "addresses", addrs, "servers", servers)
 			}
-		}
-		if err == nil {
 			failing = false
 			daemon.Sleep(ctx, clusterInterval)
 			continue

@@ -56,7 +56,7 @@ func SetFallback(addrs, servers []netip.AddrPort) error {
 			for _, server := range same {
 				from := slices.Concat(
 					compare(meta(unix.NFT_META_NFPROTO), f.protocol),
-					compare(payload(unix.NFT_PAYLOAD_NETWORK_HEADER, f.offset, f.length), addr.Addr().Unmap().AsSlice()...))
+					compare(f.address(source), addr.Addr().Unmap().AsSlice()...))
 				to := matchPacket(server, protocol, destination)
 				list = append(list, newRule(table, postrouting, from, to, []*nl.RtAttr{expression("masq")}))
 			}
@@ -102,12 +102,16 @@ func (f family) translate(server netip.AddrPort) []*nl.RtAttr {
 	}
 }
 
-// ProbeDialer opens sockets for queries to a leased address that are exempt without a lease. It needs
-// CAP_NET_ADMIN.
-func ProbeDialer() *net.Dialer {
+// ProbeDialer opens sockets for queries to a leased address that are exempt without a lease, and begin it if
+// grant is set. It needs CAP_NET_ADMIN.
+func ProbeDialer(grant bool) *net.Dialer {
+	mark := probeMark
+	if grant {
+		mark = grantMark
+	}
 	return &net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		var err error
-		control := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, probeMark) })
+		control := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, mark) })
 		return errors.Join(control, err)
 	}}
 }

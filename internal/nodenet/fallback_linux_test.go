@@ -156,6 +156,11 @@ func TestSetFallback(t *testing.T) {
 	n.expect("server")
 	renew(t)
 	n.expect("cache")
+	rules.Revoke()
+	n.expect("server")
+	n.expect("server") // the replies to the cache's last queries do not renew the lease
+	renew(t)
+	n.expect("cache")
 	rules.Remove() // as the death of the process does
 	n.expect("server")
 	if err := SetFallback(nil, nil); err != nil {
@@ -167,10 +172,10 @@ func TestSetFallback(t *testing.T) {
 	}
 }
 
-// renew sends a probe to the node cache.
+// renew sends a probe to the node cache that grants the lease.
 func renew(t *testing.T) {
 	t.Helper()
-	c, err := ProbeDialer().DialContext(t.Context(), "udp", cacheAddr.String())
+	c, err := ProbeDialer(true).DialContext(t.Context(), "udp", cacheAddr.String())
 	if err != nil {
 		t.Fatal(err)
 	}

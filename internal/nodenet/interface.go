@@ -42,8 +42,8 @@ var ErrFamilyDisabled = errors.New("the kernel has disabled IPv6")
 type Address struct {
 	netip.AddrPort
 
-	// Leased exempts queries to the address from translation only while the lease lasts: until LeaseTime
-	// after the last reply over UDP. Otherwise they are exempt as long as the process lives.
+	// Leased exempts queries to the address from translation only while the lease lasts: from a probe that
+	// grants it until LeaseTime after the last reply over UDP. Otherwise they are exempt as long as the process lives.
 	Leased bool
 }
 

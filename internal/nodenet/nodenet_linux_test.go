@@ -219,8 +219,10 @@ func TestInstall_Rules(t *testing.T) {
 		ip daddr 10.96.0.10 tcp dport 53 notrack
 		ip saddr 10.96.0.10 tcp sport 53 notrack
 		ip6 daddr fd00:10::a udp dport 1053 meta mark 0x00000035 notrack
+		ip6 daddr fd00:10::a udp dport 1053 meta mark 0x00000036 update @alive6 { ip6 daddr } notrack
+		ip6 saddr fd00:10::a udp sport 1053 ip6 saddr @alive6 update @alive6 { ip6 saddr }
 		ip6 daddr fd00:10::a udp dport 1053 ip6 daddr @alive6 notrack
-		ip6 saddr fd00:10::a udp sport 1053 update @alive6 { ip6 saddr } notrack
+		ip6 saddr fd00:10::a udp sport 1053 notrack
 		ip6 daddr fd00:10::a tcp dport 1053 meta mark 0x00000035 notrack
 		ip6 daddr fd00:10::a tcp dport 1053 ip6 daddr @alive6 notrack
 		ip6 saddr fd00:10::a tcp sport 1053 notrack

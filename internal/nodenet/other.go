@@ -35,8 +35,11 @@ func Install([]Address) (*Rules, error) { return nil, errNotLinux }
 // Remove removes the rules.
 func (r *Rules) Remove() {}
 
+// Revoke ends the leases.
+func (r *Rules) Revoke() {}
+
 // SetFallback is implemented on Linux only.
 func SetFallback(addrs, servers []netip.AddrPort) error { return errNotLinux }
 
 // ProbeDialer opens sockets as any other dialer.
-func ProbeDialer() *net.Dialer { return &net.Dialer{} }
+func ProbeDialer(bool) *net.Dialer { return &net.Dialer{} }

@@ -21,12 +21,16 @@ import (
 // not remove the rules of its successor.
 type Rules struct {
 	table  string            // of the family inet
+	leased []family          // with an address that has a lease
 	socket *nl.NetlinkSocket // owns the table
 }
 
-// probeMark is the mark of queries (SO_MARK) that are exempt without a lease. They renew it on an idle
-// node, and when a server is back. It has no bit in common with the marks of kube-proxy (0x4000, 0x8000).
-const probeMark = 53
+// The marks of queries (SO_MARK) that are exempt without a lease. They have no bit in common with the marks of
+// kube-proxy (0x4000, 0x8000).
+const (
+	probeMark = 53
+	grantMark = 54 // they also begin the lease
+)
 
 // maxAddresses bounds the addresses of a family that have a lease.
 const maxAddresses = 64
@@ -67,8 +71,22 @@ func apply(messages []message) (*nl.NetlinkSocket, error) {
 	return socket, nil
 }
 
-// Remove removes the rules.
+// Remove removes the rules. From then on the kernel tracks replies: it takes a query that is sent again from the same
+// port for a part of that connection, and does not translate it. So call Revoke before the last reply, and Remove after
+// it.
 func (r *Rules) Remove() { r.socket.Close() }
+
+// Revoke ends the leases, best effort: without a new grant they end anyway if no replies are sent.
+func (r *Rules) Revoke() {
+	var list []message
+	for _, f := range r.leased {
+		list = append(list, message{unix.NFT_MSG_DELSETELEM, []*nl.RtAttr{
+			text(unix.NFTA_SET_ELEM_LIST_TABLE, r.table), text(unix.NFTA_SET_ELEM_LIST_SET, f.lease)}})
+	}
+	if len(list) > 0 {
+		_ = commit(r.socket, list)
+	}
+}
 
 // withHint adds to an error of the kernel what to do about it.
 func withHint(err error) error {
@@ -83,12 +101,13 @@ func withHint(err error) error {
 
 // messages returns the messages that create the table. Packets of pods pass prerouting, and
 // those of the host pass output. Replies pass output: untracked as well, they do not create an
-// entry for the reverse direction. A reply over UDP renews the lease; the kernel completes TCP
-// handshakes for a process that hangs.
+// entry for the reverse direction. A reply over UDP renews the lease while it lasts; the kernel completes
+// TCP handshakes for a process that hangs.
 func (r *Rules) messages(addrs []Address) []message {
 	list := []message{newTable(r.table, tableOwner)}
 	for _, family := range []family{ipv4, ipv6} {
 		if slices.ContainsFunc(addrs, func(a Address) bool { return a.Leased && familyOf(a.Addr()) == family }) {
+			r.leased = append(r.leased, family)
 			list = append(list, newLeaseSet(r.table, family))
 		}
 	}
@@ -100,10 +119,13 @@ func (r *Rules) messages(addrs []Address) []message {
 			reply := matchPacket(addr.AddrPort, protocol, source)
 			exempt := query
 			if addr.Leased {
-				exempt = slices.Concat(query, f.inLease())
+				exempt = slices.Concat(query, f.inLease(destination))
 				list = append(list, newRule(r.table, output, query, compare(meta(unix.NFT_META_MARK), native(probeMark)...), notrack))
 				if protocol == unix.IPPROTO_UDP {
-					reply = slices.Concat(reply, f.renewLease())
+					grant := compare(meta(unix.NFT_META_MARK), native(grantMark)...)
+					list = append(list,
+						newRule(r.table, output, query, grant, f.renewLease(destination), notrack),
+						newRule(r.table, output, reply, f.inLease(source), f.renewLease(source)))
 				}
 			}
 			list = append(list,
@@ -153,21 +175,22 @@ func newLeaseSet(table string, f family) message {
 	}}
 }
 
-// inLease matches packets to an address whose lease lasts.
-func (f family) inLease() []*nl.RtAttr {
-	return []*nl.RtAttr{
-		payload(unix.NFT_PAYLOAD_NETWORK_HEADER, f.offset+f.length, f.length),
-		expression("lookup", text(unix.NFTA_LOOKUP_SET, f.lease), number(unix.NFTA_LOOKUP_SREG, unix.NFT_REG_1)),
-	}
+// address loads the address of a side of the packet into register 1.
+func (f family) address(s side) *nl.RtAttr {
+	return payload(unix.NFT_PAYLOAD_NETWORK_HEADER, f.offset+uint32(s)*f.length, f.length)
 }
 
-// renewLease renews the lease of the source address.
-func (f family) renewLease() []*nl.RtAttr {
-	return []*nl.RtAttr{
-		payload(unix.NFT_PAYLOAD_NETWORK_HEADER, f.offset, f.length),
+// inLease matches packets whose address on a side has a lease.
+func (f family) inLease(s side) []*nl.RtAttr {
+	return []*nl.RtAttr{f.address(s),
+		expression("lookup", text(unix.NFTA_LOOKUP_SET, f.lease), number(unix.NFTA_LOOKUP_SREG, unix.NFT_REG_1))}
+}
+
+// renewLease begins or renews the lease of an address of the packet.
+func (f family) renewLease(s side) []*nl.RtAttr {
+	return []*nl.RtAttr{f.address(s),
 		expression("dynset", text(unix.NFTA_DYNSET_SET_NAME, f.lease), number(unix.NFTA_DYNSET_OP, unix.NFT_DYNSET_OP_UPDATE),
-			number(unix.NFTA_DYNSET_SREG_KEY, unix.NFT_REG_1)),
-	}
+			number(unix.NFTA_DYNSET_SREG_KEY, unix.NFT_REG_1))}
 }
 
 var notrack = []*nl.RtAttr{expression("notrack")}
@@ -185,7 +208,7 @@ func matchPacket(addr netip.AddrPort, protocol byte, s side) []*nl.RtAttr {
 	f := familyOf(addr.Addr())
 	return slices.Concat(
 		compare(meta(unix.NFT_META_NFPROTO), f.protocol),
-		compare(payload(unix.NFT_PAYLOAD_NETWORK_HEADER, f.offset+uint32(s)*f.length, f.length), addr.Addr().Unmap().AsSlice()...),
+		compare(f.address(s), addr.Addr().Unmap().AsSlice()...),
 		compare(meta(unix.NFT_META_L4PROTO), protocol),
 		compare(payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 2*uint32(s), 2), binary.BigEndian.AppendUint16(nil, addr.Port())...),
 	)
