@@ -42,6 +42,9 @@ func RunNodeCache(ctx context.Context, p Process[NodeCacheConfig], c NodeCacheCo
 		return server.cluster().Exchange(ctx, query) // a reload replaces the client
 	}}
 	open := func(ctx context.Context, group *daemon.Group) (*dnsserver.Sockets, error) {
+		if err := checkIPVS(c.Addrs); err != nil {
+			return nil, err
+		}
 		addrs, err := assignAddresses(c, p.Log)
 		if err != nil {
 			return nil, err
@@ -71,6 +74,24 @@ func RunNodeCache(ctx context.Context, p Process[NodeCacheConfig], c NodeCacheCo
 		return sockets, nil
 	}
 	return p.run(ctx, c, registry, server, open, func(next NodeCacheConfig) resolver { return next.resolver })
+}
+
+// checkIPVS returns an error if kube-proxy has assigned an address to its interface of the mode ipvs: IPVS takes the
+// packets to it, tracked or not.
+func checkIPVS(listen []netip.AddrPort) error {
+	iface, err := net.InterfaceByName("kube-ipvs0")
+	if err != nil {
+		return nil
+	}
+	assigned, err := iface.Addrs()
+	for _, a := range assigned {
+		prefix, _ := netip.ParsePrefix(a.String())
+		if slices.ContainsFunc(listen, func(l netip.AddrPort) bool { return l.Addr() == prefix.Addr() }) {
+			return fmt.Errorf("%s is an address of kube-ipvs0: kube-proxy in mode ipvs translates it: listen on 169.254.20.10, "+
+				"or use mode nftables", prefix.Addr())
+		}
+	}
+	return err
 }
 
 // addresses are the addresses of a node cache.

@@ -119,6 +119,22 @@ func TestRules_IptablesLegacy(t *testing.T) { testProxy(t, "iptables-legacy") }
 func TestRules_IptablesNft(t *testing.T)    { testProxy(t, "iptables-nft") }
 func TestRules_Nftables(t *testing.T)       { testProxy(t, "nftables") }
 
+// TestRules_IPVS: the start fails at an address that kube-proxy in mode ipvs has assigned. Other addresses work.
+func TestRules_IPVS(t *testing.T) {
+	if !enter(t) {
+		return
+	}
+	newNode(t)
+	netns.Run(t, "ip link add kube-ipvs0 type bridge", "ip address add 10.96.0.10/32 dev kube-ipvs0")
+	const want = "10.96.0.10 is an address of kube-ipvs0: kube-proxy in mode ipvs translates it: listen on 169.254.20.10, " +
+		"or use mode nftables"
+	if err := startInstance(t, serviceFields).wait(t); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	i := startInstance(t, "listen: ['169.254.20.10:53']\ninterface: lo\n")
+	becomes(t, i, i.readyz, "200 ok")
+}
+
 // TestLease: without the node cache, queries to its address reach the pods of the cluster DNS, which the kernel
 // knows by the headless Service.
 func TestLease(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,6 +41,8 @@ var resources = []resource{
 	{"statefulsets", appsv1.SchemeGroupVersion.WithKind("StatefulSet"), new(appsv1.StatefulSetList), new(appsv1.StatefulSet)},
 	{"configmaps", corev1.SchemeGroupVersion.WithKind("ConfigMap"), new(corev1.ConfigMapList), new(corev1.ConfigMap)},
 	{"nodes", corev1.SchemeGroupVersion.WithKind("Node"), new(corev1.NodeList), new(corev1.Node)},
+	{"servicecidrs", networkingv1.SchemeGroupVersion.WithKind("ServiceCIDR"),
+		new(networkingv1.ServiceCIDRList), new(networkingv1.ServiceCIDR)},
 }
 
 // resourceOf returns the resource that o belongs to.
