@@ -40,8 +40,8 @@ type ResolverConfiguration struct {
 	StubDomains []StubDomain `json:"stubDomains,omitempty"`
 
 	// LastKnownGood is how long the last answer to a question is served after the servers of Upstreams,
-	// ResolvConf or StubDomains begin to deny the name (NXDOMAIN, NODATA). Names in ClusterDomain, and
-	// names that the cluster DNS answers for a node cache, are denied at once. 0s: all names are.
+	// ResolvConf or StubDomains begin to deny the name (NXDOMAIN, NODATA). The cluster's names, and names
+	// that the cluster DNS answers for a node cache, are denied at once. 0s: all names are.
 	LastKnownGood string `json:"lastKnownGood,omitempty" default:"0s" format:"duration" min:"0s" max:"1h"`
 
 	// ClientStatistics is what is counted by client for the command advise: "clients", the queries of
@@ -210,6 +210,20 @@ type NodeCacheConfiguration struct {
 	// ClusterDNS lists the servers for the cluster's names, all reverse names and names
 	// with a search list: ADDR, ADDR:PORT, or tcp://ADDR for TCP only. Required.
 	ClusterDNS []string `json:"clusterDNS,omitempty" flag:"cluster-dns" arg:"SERVER"`
+
+	// PinnedNames are names outside the cluster whose addresses are served also while no server answers.
+	PinnedNames PinnedNamesConfiguration `json:"pinnedNames"`
+}
+
+// PinnedNamesConfiguration has names whose addresses the node cache looks up every 30 s.
+type PinnedNamesConfiguration struct {
+	// Names lists names, such as "registry.example.com". Their last addresses are served until other servers
+	// deny the name. Empty: none.
+	Names []string `json:"names,omitempty" format:"domain"`
+
+	// File is the path of a file that keeps the addresses for a start without other servers, in a directory
+	// that the server may write. Empty: none.
+	File string `json:"file,omitempty"`
 }
 
 // StubDomain is a domain with servers, or a zone file, of its own. Either is required.

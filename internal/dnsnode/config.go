@@ -139,6 +139,12 @@ func checkNodeCache(c *NodeCacheConfig, p *config.Problems) {
 	c.Autopath.Allowed = []netip.Prefix{} // no client may send the option: pods send their search list in the name
 	c.Forward.ClusterReverse = c.Reverse
 	c.Forward.Cluster = parseServers(c.ClusterDNS, "clusterDNS", p)
+	c.Forward.Pinned = pinnedNames{config.Names(c.PinnedNames.Names), c.PinnedNames.File}
+	for i, name := range c.Forward.Pinned.names {
+		if _, inCluster := name.Within(c.Domain); inCluster {
+			p.Add(fmt.Sprintf("pinnedNames.names[%d]", i), fmt.Errorf("%v is a name of the cluster: want one of other servers", name))
+		}
+	}
 	for i, s := range c.Forward.Cluster { // each query would come back until its time is over
 		if slices.Contains(c.Addrs, s.Addr) {
 			p.Add(fmt.Sprintf("clusterDNS[%d]", i), fmt.Errorf("%s is an address on which the node cache itself listens: "+
@@ -182,6 +188,8 @@ type forwarding struct {
 
 	Hosts hosts // of a cluster DNS server
 	Rules rules // of a cluster DNS server
+
+	Pinned pinnedNames // of a node cache
 
 	ClusterReverse []netip.Prefix // whose reverse names go to Cluster, whatever Stubs has
 }

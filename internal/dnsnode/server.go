@@ -141,11 +141,15 @@ func (s *server) apply(c forwarding) (background daemon.Task, err error) {
 		s.applied = c
 		text := s.applyHosts(c.Hosts)
 		s.SetRules(c.Rules.compile(nil))
+		pinned := &pinner{pinnedNames: c.Pinned, exchange: next.Exchange, serve: s.SetHosts, log: s.log}
+		if len(c.Pinned.names) > 0 {
+			pinned.load()
+		}
 		background = func(ctx context.Context) error {
 			watch := func(ctx context.Context) error {
 				return watchFile(ctx, c.Hosts.file, text, func(text string) { s.hostsChanged(next, text) }, s.log)
 			}
-			return daemon.RunAll(ctx, watch, func(ctx context.Context) error { return next.run(ctx, s.hostChanged) })
+			return daemon.RunAll(ctx, watch, pinned.run, func(ctx context.Context) error { return next.run(ctx, s.hostChanged) })
 		}
 	}
 	attrs := []any{"upstreams", c.Upstreams, "resolvConf", c.ResolvConf, "stubDomains", c.Stubs}

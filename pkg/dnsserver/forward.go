@@ -172,6 +172,15 @@ func (f *Forwarding) stubFor(name fqdn.Name) Stub {
 	return best
 }
 
+// Exchange sends a query to the servers of its name, past the cache.
+func (f *Forwarding) Exchange(ctx context.Context, query *dns.Msg) (*dns.Msg, error) {
+	name, err := fqdn.ParseName(query.Question[0].Name)
+	if exchange := f.stubFor(name).Exchange; err == nil && exchange != nil {
+		return exchange(ctx, query)
+	}
+	return nil, errors.Join(err, errors.New("no upstream server is configured"))
+}
+
 // forward answers names outside the zone: from the local names, the cache, or other servers.
 // Queries of type ANY get a minimal answer.
 func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {

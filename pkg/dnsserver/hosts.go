@@ -20,7 +20,9 @@ import (
 // Hosts are names with fixed addresses, as of hosts(5). They win over the cluster zone, stub domains and upstream servers.
 // The zero value has none.
 type Hosts struct {
-	TTL   uint32 // of all records, in seconds
+	TTL           uint32 // of all records, in seconds
+	AddressesOnly bool   // other types than A and AAAA are looked up, and reverse names
+
 	names map[fqdn.Name]hostRecords
 	id    uint64 // random, if there are names
 }
@@ -138,7 +140,8 @@ func (s *Server) answerFromHosts(q *query) (a answer, ok bool) {
 		return answer{}, false
 	}
 	r := h.names[q.name]
-	if q.qtype == dns.TypePTR && len(r.targets) == 0 || q.qtype != dns.TypePTR && len(r.v4)+len(r.v6) == 0 {
+	if h.AddressesOnly && q.qtype != dns.TypeA && q.qtype != dns.TypeAAAA ||
+		q.qtype == dns.TypePTR && len(r.targets) == 0 || q.qtype != dns.TypePTR && len(r.v4)+len(r.v6) == 0 {
 		return answer{}, false
 	}
 	a = answer{source: fromHosts, authoritative: true}

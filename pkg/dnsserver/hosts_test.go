@@ -79,6 +79,14 @@ func TestServer_Hosts(t *testing.T) {
 			}
 		}
 	})
+	s.SetHosts(&Hosts{TTL: 60, AddressesOnly: true, names: h.names})
+	for question, want := range map[string]string{
+		"db.example. A": "192.0.2.7", "db.example. MX": "mx.example.", "7.0.96.10.in-addr.arpa. PTR": "web.shop.svc.cluster.local.",
+	} {
+		if got := replyText(s.exchange(t, "udp", parseQuery(question, false))); !strings.Contains(got, want) {
+			t.Errorf("addresses only: %s: got %s, want %s", question, got, want)
+		}
+	}
 	s.SetHosts(&Hosts{})
 	if got := replyText(s.exchange(t, "udp", parseQuery("a.test. A", false))); !strings.HasPrefix(got, "NXDOMAIN") {
 		t.Errorf("after the hosts: %s", got)

@@ -1,0 +1,117 @@
+// Copyright The dnsconfigurer Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsnode
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+)
+
+// pinnedNames is a validated PinnedNamesConfiguration.
+type pinnedNames struct {
+	names []fqdn.Name
+	file  string
+}
+
+// pinnedTTL is the TTL in seconds of the records of pinned names, and the time between two lookups.
+const pinnedTTL = 30
+
+// A pinner looks up pinned names, and keeps their addresses while no server answers.
+type pinner struct {
+	pinnedNames
+	exchange dnsserver.Exchange
+	serve    func(*dnsserver.Hosts)
+	log      *slog.Logger
+
+	lines map[fqdn.Name]string // addresses in the format of hosts(5)
+}
+
+// load serves the addresses in the file.
+func (p *pinner) load() {
+	text, err := readFile(p.file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		p.log.Warn("cannot read the addresses of pinned names, looking them up", "file", p.file, "error", err)
+	}
+	p.lines = map[fqdn.Name]string{}
+	for line := range strings.Lines(text) {
+		for _, name := range p.names {
+			if strings.HasSuffix(line, " "+name.String()+"\n") {
+				p.lines[name] += line
+			}
+		}
+	}
+	p.publish()
+}
+
+// publish serves all addresses, and returns them.
+func (p *pinner) publish() (text string) {
+	text = strings.Join(slices.Sorted(maps.Values(p.lines)), "")
+	served := &dnsserver.Hosts{TTL: pinnedTTL, AddressesOnly: true}
+	_ = served.Add(text) // invalid lines of a damaged file are skipped
+	p.serve(served)
+	return text
+}
+
+// run looks up the names until ctx ends, and writes the file when an address has changed.
+func (p *pinner) run(ctx context.Context) error {
+	for ctx.Err() == nil && len(p.names) > 0 {
+		before := maps.Clone(p.lines)
+		for _, name := range p.names {
+			if lines, err := p.lookup(ctx, name); err == nil {
+				p.lines[name] = lines
+			}
+		}
+		if !maps.Equal(p.lines, before) {
+			text := p.publish()
+			if err := p.write(text); err != nil {
+				p.log.Warn("cannot keep the addresses of pinned names for the next start", "file", p.file, "error", err)
+			}
+		}
+		daemon.Sleep(ctx, pinnedTTL*time.Second)
+	}
+	return nil
+}
+
+func (p *pinner) write(text string) error {
+	if p.file == "" {
+		return nil
+	}
+	return atomicfile.Write(p.file, func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	})
+}
+
+// lookup returns the addresses of a name, none if the name does not exist.
+func (p *pinner) lookup(ctx context.Context, name fqdn.Name) (lines string, err error) {
+	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
+		reply, err := p.exchange(ctx, new(dns.Msg).SetQuestion(name.String(), qtype))
+		if err == nil && reply.Rcode != dns.RcodeSuccess && reply.Rcode != dns.RcodeNameError {
+			err = errors.New(dns.RcodeToString[reply.Rcode])
+		}
+		if err != nil {
+			return "", err
+		}
+		for _, rr := range reply.Answer {
+			if addr, ok := addressOf(rr); ok {
+				lines += addr.String() + " " + name.String() + "\n"
+			}
+		}
+	}
+	return strings.Join(slices.Sorted(strings.Lines(lines)), ""), nil // servers rotate them
+}
