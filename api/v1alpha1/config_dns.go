@@ -221,8 +221,7 @@ type PinnedNamesConfiguration struct {
 	// deny the name. Empty: none.
 	Names []string `json:"names,omitempty" format:"domain"`
 
-	// File is the path of a file that keeps the addresses for a start without other servers, in a directory
-	// that the server may write. Empty: none.
+	// File is the path of a file that keeps the addresses for a start without other servers. Empty: none.
 	File string `json:"file,omitempty"`
 }
 

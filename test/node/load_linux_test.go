@@ -5,6 +5,7 @@ package node
 
 import (
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -14,22 +15,32 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// A load is a thousand lookups: four pods, each with programs that look up one name at a
-// time.
-const (
-	programs = 5
-	names    = 50                     // of each program
-	kinds    = 6                      // of names
-	pause    = 150 * time.Millisecond // before each lookup of a program: 130 lookups a second in all
-	upgrade  = 6 * pause              // during upgrades: a busy machine takes seconds to start a node cache
-	lookedUp = 4 * programs * names
+// A load is lookups of pods, each with programs that look up one name at a time, again and again.
+type load struct {
+	programs int // in all
+	names    int // that each of them looks up
+}
+
+var (
+	few  = load{16, 50}  // 150 lookups a second, many of them for the first time
+	many = load{216, 12} // 2,000 lookups a second
 )
+
+const (
+	kinds    = 6 // of names
+	variants = 5 // of the names of a pod
+)
+
+// pause returns the pause before each lookup of the i-th program in a pod: 100 ms on average, and different, so
+// that the programs do not look up names at the same time.
+func pause(i int) time.Duration { return time.Duration(90+i%20) * time.Millisecond }
 
 // loadObjects returns the objects of the cluster: more Services than are looked up before
 // the fault, so that some are looked up for the first time during it.
@@ -39,7 +50,7 @@ func loadObjects() string {
 		"---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\n" +
 		"metadata: {namespace: kube-system, name: dns, labels: {kubernetes.io/service-name: dns}}\n" +
 		"endpoints: [{addresses: ['" + clusterDNS.String() + "']}]\n"
-	for n := range names {
+	for n := range few.names {
 		text += fmt.Sprintf("---\napiVersion: v1\nkind: Service\nmetadata: {namespace: %s, name: s%d}\n"+
 			"spec: {clusterIPs: [10.96.2.%[2]d]}\n", namespace, n)
 	}
@@ -53,10 +64,10 @@ www.example.com.      5 IN A 198.51.100.1
 `
 
 // lookupName returns the n-th name of the i-th program in a pod and its address, "" for a
-// name that does not exist. Half of the names are unique to the program. At no time do
+// name that does not exist. Half of the names are unique to the pod and the variant. At no time do
 // all programs look up names of one kind.
 func lookupName(p loadPod, i, n int) (name, want string) {
-	own := fmt.Sprintf("%s%d-%d", p, i, n)
+	own := fmt.Sprintf("%s%d-%d", p, i%variants, n)
 	switch (i + n) % kinds {
 	case 0:
 		return fmt.Sprintf("s%d", n), fmt.Sprintf("10.96.2.%d", n)
@@ -81,16 +92,19 @@ type loadPod struct {
 
 func (p loadPod) String() string { return p.library + "-" + p.policy }
 
-// loadPods returns two pods of each library on a node with a node cache. One of them has autopath.
-func loadPods(t *testing.T, m *machine) (pods []loadPod) {
-	autopath, listed := facts(), facts()
-	autopath.Autopath.ClusterDNSFallback = false
+// loadPods returns a pod of each library on a node with a node cache, and with autopath another one.
+func loadPods(t *testing.T, m *machine, autopath bool) (pods []loadPod) {
+	listed, expanded := facts(), facts()
 	listed.ClusterDNS = []netip.Addr{nodeCache}
+	expanded.Autopath.ClusterDNSFallback = false
 	for _, p := range []struct {
 		name string
 		node policy.Node
 		pod  *corev1.Pod
-	}{{"list", listed, newPod("list", corev1.PodSpec{})}, {"autopath", autopath, autopathPod("autopath")}} {
+	}{{"list", listed, newPod("list", corev1.PodSpec{})}, {"autopath", expanded, autopathPod("autopath")}} {
+		if p.name == "autopath" && !autopath {
+			continue
+		}
 		d := engine(t, p.node).Decide(kube.FromPod(p.pod), m.host())
 		if d.Error != "" {
 			t.Fatal(d.Error)
@@ -102,43 +116,65 @@ func loadPods(t *testing.T, m *machine) (pods []loadPod) {
 	return pods
 }
 
-// load is a running load.
-type load struct {
+// runningLoad is a running load.
+type runningLoad struct {
 	*machine
-	ask  map[string]string // the program of each library
-	pods []loadPod
-	pid  string // of the shell that waits for all programs
+	size    load
+	ask     map[string]string // the program of each library
+	pods    []loadPod
+	pid     string    // of the shell that waits for all programs
+	running io.Closer // ends them
+	began   time.Time
 }
 
-// startLoad starts the programs. The programs of a pod share a mount namespace with its
-// resolv.conf and write to one file.
-func (m *machine) startLoad(t *testing.T, ask map[string]string, pause time.Duration) load {
+// startLoad starts the programs. Those of a pod share a network and a resolv.conf, and write to one file.
+func (m *machine) startLoad(t *testing.T, ask map[string]string, pods []loadPod, size load) *runningLoad {
 	t.Helper()
-	l := load{machine: m, ask: ask, pods: loadPods(t, m)}
-	script := ""
-	for _, p := range l.pods {
-		m.write(t, p.String()+".conf", p.resolvConf)
-		inside := l.mount(p)
-		for i := range programs {
-			inside += fmt.Sprintf("%s >>%s &\n", l.command(p, i, names, pause), l.output(p))
+	l := &runningLoad{machine: m, size: size, ask: ask, pods: pods}
+	script, input := "", filepath.Join(m.dir, "running")
+	for i, p := range l.pods {
+		m.addPod(t, p, i+1)
+		inside := ""
+		for i := range size.programs / len(pods) {
+			how := fmt.Sprintf("during %d", pause(i).Milliseconds())
+			inside += fmt.Sprintf("%s <%s >>%s &\n", l.command(p, how, i, size.names), input, l.output(p))
 		}
 		m.write(t, p.String()+".sh", inside+"wait\n")
-		m.write(t, p.String()+".again.sh", l.mount(p)+l.command(p, 0, kinds, 0)+" | tr '\\n' ';'\n")
-		script += fmt.Sprintf("unshare --mount sh %s &\n", filepath.Join(m.dir, p.String()+".sh"))
+		m.write(t, p.String()+".again.sh", l.command(p, "each 0", 0, kinds)+" | tr '\\n' ';'\n")
+		script += l.inside(p, ".sh") + " &\n"
 	}
 	m.write(t, "load.sh", script+"wait\n")
+	if err := unix.Mkfifo(input, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	l.pid = m.spawn(t, `sh "$DIR/load.sh"`, "load.log")
+	var err error
+	if l.running, err = os.OpenFile(input, os.O_WRONLY, 0); err != nil { // when the first program opens it
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.running.Close() })
+	l.began = time.Now()
 	return l
 }
 
-// mount returns the command that gives a mount namespace the resolv.conf of a pod.
-func (l load) mount(p loadPod) string {
-	return fmt.Sprintf("mount --bind %s /etc/resolv.conf || exit 1\n", filepath.Join(l.dir, p.String()+".conf"))
+// addPod adds the network of a pod to the machine, behind a veth pair.
+func (m *machine) addPod(t *testing.T, p loadPod, n int) {
+	t.Helper()
+	m.write(t, filepath.Join("etc/netns", p.String(), "resolv.conf"), p.resolvConf) // ip-netns(8) mounts it
+	m.run(t, strings.NewReplacer("POD", p.String(), "N", strconv.Itoa(n)).Replace("ip netns add POD && "+
+		"ip link add vethN type veth peer name eth0 netns POD && ip address add 10.244.N.1/24 dev vethN && ip link set vethN up && "+
+		"ip -n POD link set lo up && ip -n POD address add 10.244.N.2/24 dev eth0 && ip -n POD link set eth0 up && "+
+		"ip -n POD route add default via 10.244.N.1 && echo added"))
+}
+
+// inside returns the command that runs a script in a pod.
+func (l *runningLoad) inside(p loadPod, suffix string) string {
+	return fmt.Sprintf("ip netns exec %s sh %s", p, filepath.Join(l.dir, p.String()+suffix))
 }
 
 // command returns the command of the i-th program in a pod, which looks up its first n names.
-func (l load) command(p loadPod, i, n int, pause time.Duration) string {
-	command := fmt.Sprintf("%s each %d", l.ask[p.library], pause.Milliseconds())
+func (l *runningLoad) command(p loadPod, how string, i, n int) string {
+	command := l.ask[p.library] + " " + how
 	for n := range n {
 		name, _ := lookupName(p, i, n)
 		command += " " + name
@@ -146,59 +182,63 @@ func (l load) command(p loadPod, i, n int, pause time.Duration) string {
 	return command
 }
 
-func (l load) output(p loadPod) string { return filepath.Join(l.dir, p.String()+".lookups") }
+func (l *runningLoad) output(p loadPod) string { return filepath.Join(l.dir, p.String()+".lookups") }
 
 // lines returns the completed lookups of a pod.
-func (l load) lines(p loadPod) []string {
+func (l *runningLoad) lines(p loadPod) []string {
 	text, _ := os.ReadFile(l.output(p)) // the file exists from the first lookup on
 	lines := strings.SplitAfter(string(text), "\n")
 	return lines[:len(lines)-1]
 }
 
-func (l load) done() (n int) {
+// reach waits until n lookups of each pod are complete.
+func (l *runningLoad) reach(t *testing.T, n int) {
+	t.Helper()
 	for _, p := range l.pods {
-		n += len(l.lines(p))
+		await(t, func() error {
+			if done := len(l.lines(p)); done < n {
+				return fmt.Errorf("%d of %d lookups are complete", done, n)
+			}
+			return nil
+		})
 	}
-	return n
 }
 
-// reach waits until percent of the lookups are complete.
-func (l load) reach(t *testing.T, percent int) {
+// end ends the programs after their current lookups, and returns how long they ran.
+func (l *runningLoad) end(t *testing.T) time.Duration {
 	t.Helper()
-	await(t, func() error {
-		if n := l.done(); n < lookedUp*percent/100 {
-			return fmt.Errorf("%d of %d lookups have ended", n, lookedUp)
-		}
-		return nil
-	})
-}
-
-// wait waits until all lookups are complete.
-func (l load) wait(t *testing.T) {
-	t.Helper()
-	l.reach(t, 100)
+	if err := l.running.Close(); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(l.began)
 	l.run(t, "wait "+l.pid+"; echo ended")
+	return took
 }
+
+// slowTime is less than the time after which a C library sends a query again: 2.5 s in musl, 5 s in glibc. On an
+// idle machine, slower lookups are those that were sent again.
+const slowTime = time.Second
 
 // tally counts the results of a pod's lookups.
 type tally struct {
-	found, absent int // correctly
-	again         int // EAI_AGAIN
+	found, absent int      // correctly
+	again         []string // EAI_AGAIN
+	slow          int      // longer than slowTime
 	wrong         []string
 	delays        []time.Duration // in order
 }
 
 // recovers waits until lookups of each kind succeed in a pod.
-func (l load) recovers(t *testing.T, p loadPod) {
+func (l *runningLoad) recovers(t *testing.T, p loadPod) {
 	t.Helper()
 	await(t, func() error {
-		out := l.run(t, fmt.Sprintf("unshare --mount sh %s; echo", filepath.Join(l.dir, p.String()+".again.sh")))
+		out := l.run(t, l.inside(p, ".again.sh")+"; echo")
 		lines := strings.Split(strings.TrimSuffix(out, ";"), ";")
 		c := p.tally(t, lines)
 		switch {
 		case len(c.wrong) > 0:
 			t.Errorf("%s: wrong replies after the fault: %q", p, c.wrong)
-		case c.again > 0 || len(lines) != kinds:
+		case len(c.again) > 0 || len(lines) != kinds:
 			return fmt.Errorf("%s: lookups fail after the fault: %q", p, lines)
 		}
 		return nil
@@ -209,23 +249,27 @@ func (l load) recovers(t *testing.T, p loadPod) {
 func (p loadPod) tally(t *testing.T, lines []string) (c tally) {
 	t.Helper()
 	want := map[string]string{}
-	for i := range programs {
-		for n := range names {
+	for i := range many.programs {
+		for n := range few.names {
 			name, addr := lookupName(p, i, n)
 			want[name] = addr
 		}
 	}
-	for _, line := range lines {
+	for i, line := range lines {
 		name, rest, _ := strings.Cut(line, " ")
 		took, out, _ := strings.Cut(rest, " ")
 		micros, err := strconv.ParseInt(took, 10, 64)
 		if err != nil {
 			t.Fatalf("%s: %q", p, line)
 		}
-		c.delays = append(c.delays, time.Duration(micros)*time.Microsecond)
+		delay := time.Duration(micros) * time.Microsecond
+		c.delays = append(c.delays, delay)
+		if delay > slowTime {
+			c.slow++
+		}
 		switch got := found(out); {
 		case got == "error EAI_AGAIN":
-			c.again++
+			c.again = append(c.again, fmt.Sprintf("%s, lookup %d in %v", name, i, delay))
 		case got == want[name] && got != "":
 			c.found++
 		case got == "error EAI_NONAME" && want[name] == "":

@@ -24,12 +24,17 @@ func (m *machine) dial(ctx context.Context, network, address string) (c net.Conn
 
 // inside calls f in the machine's network.
 func (m *machine) inside(f func() error) error {
+	return m.inNetwork(fmt.Sprintf("/proc/%d/ns/net", m.init.Process.Pid), f)
+}
+
+// inNetwork calls f in the network of a file.
+func (m *machine) inNetwork(path string, f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		// A socket belongs to the network of the thread that created it. This thread
 		// stays there and ends with its goroutine, because it is never unlocked.
 		runtime.LockOSThread()
-		if err := enterNetwork(m.init.Process.Pid); err != nil {
+		if err := enterNetwork(path); err != nil {
 			done <- err
 			return
 		}
@@ -38,9 +43,9 @@ func (m *machine) inside(f func() error) error {
 	return <-done
 }
 
-// enterNetwork moves the thread into the network of a process.
-func enterNetwork(pid int) error {
-	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+// enterNetwork moves the thread into a network.
+func enterNetwork(path string) error {
+	ns, err := os.Open(path)
 	if err != nil {
 		return err
 	}

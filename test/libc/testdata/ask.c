@@ -7,10 +7,12 @@
 
    The arguments "each PAUSE NAME..." look up several names with a pause in
    milliseconds before each. Each gets a line with the name, the duration in
-   microseconds, and the addresses or the error. */
+   microseconds, and the addresses or the error. "during PAUSE NAME..." repeats this
+   until the standard input ends. */
 
 #include <arpa/inet.h>
 #include <netdb.h>
+#include <poll.h>
 #include <resolv.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,21 +78,23 @@ static long micros(void)
 	return t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-static int each(int pause, char **names)
+static int each(int pause, char **names, int repeat)
 {
+	struct pollfd input = {.fd = repeat ? 0 : -1}; /* poll waits, and returns 1 at the end of the input */
 	static char line[4096];
 	setvbuf(stdout, line, _IOLBF, sizeof line); /* whole lines: several programs write to the file */
-	for (; *names; names++) {
+	for (char **name = names; *name && !poll(&input, 1, pause);) {
 		struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
-		nanosleep(&(struct timespec){pause / 1000, pause % 1000 * 1000000L}, 0);
 		long begin = micros();
-		int e = getaddrinfo(*names, 0, &hints, &list);
-		printf("%s %ld ", *names, micros() - begin);
+		int e = getaddrinfo(*name, 0, &hints, &list);
+		printf("%s %ld ", *name, micros() - begin);
 		if (print(e, list, " "))
 			return 1;
 		putchar('\n');
 		if (!e)
 			freeaddrinfo(list);
+		if (!*++name && repeat)
+			name = names;
 	}
 	return 0;
 }
@@ -108,7 +112,9 @@ static int search(const char *name, int type)
 int main(int argc, char **argv)
 {
 	if (argc > 2 && !strcmp(argv[1], "each"))
-		return each(atoi(argv[2]), argv + 3);
+		return each(atoi(argv[2]), argv + 3, 0);
+	if (argc > 3 && !strcmp(argv[1], "during"))
+		return each(atoi(argv[2]), argv + 3, 1);
 	if (argc != 3)
 		return 2;
 	switch (atoi(argv[1])) {
