@@ -143,7 +143,8 @@ func questionNames(texts []string) (names []string) {
 			if addr, err := netip.ParseAddr(word); err == nil {
 				word, _ = dns.ReverseAddr(addr.String())
 			}
-			word, _, _ = strings.Cut(strings.TrimSuffix(word, "."), ":") // a port
+			word, _, _ = strings.Cut(word, ":") // a port
+			word = strings.TrimSuffix(word, ".")
 			if (i > 0 || strings.Contains(word, ".")) && !slices.Contains(names, word) && len(names) < maxNames/2 {
 				names = append(names, word)
 			}

@@ -231,22 +231,23 @@ func (c *converter) other(d Directive) {
 		lines = append([]Directive{{Name: d.Args[0], Line: d.Line, File: d.File}}, lines...)
 	}
 	for _, property := range lines {
-		if _, known := fates[d.Name+" "+property.Name]; known {
-			c.explain(property, d.Name+" "+property.Name)
+		key := d.Name + " " + property.Name
+		if _, _, known := fateOf(key); known {
+			c.explain(property, key)
 		}
 	}
 }
 
 // explain notes what the table says about a key.
 func (c *converter) explain(d Directive, key string) {
-	switch f, known := fates[key]; {
+	switch text, changes, known := fateOf(key); {
 	case !known:
 		c.changes(d, "%s: nothing like it: keep a CoreDNS for the names concerned, and forward to it: "+
 			"stubDomains: [{zone: ZONE, servers: [ADDRESS]}]", key)
-	case f.changes:
-		c.changes(d, "%s: %s", key, f.text)
-	case f.text != "":
-		c.note(d, "%s: %s", key, f.text)
+	case changes:
+		c.changes(d, "%s: %s", key, text)
+	case text != "":
+		c.note(d, "%s: %s", key, text)
 	}
 }
 
@@ -404,12 +405,8 @@ func (c *converter) finish() {
 	}
 	c.finishLog()
 	c.rules()
-	if stubs := c.validStubs(); len(stubs) > 0 {
-		var items []item
-		for _, s := range stubs {
-			items = append(items, item{s, s.from})
-		}
-		c.fields["stubDomains"] = field{value: items}
+	for _, s := range c.validStubs() {
+		c.addItem("stubDomains", s, s.from)
 	}
 	if !c.hasUpstream {
 		c.set("resolvConf", "", Directive{File: first.File, Line: first.Line, Name: "no forward for the zone ."})

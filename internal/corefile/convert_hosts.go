@@ -17,10 +17,7 @@ import (
 func (c *converter) hosts(b *Block, d Directive) {
 	zones := c.zones(b)
 	if len(d.Args) > 1 {
-		zones = nil
-		for _, z := range d.Args[1:] {
-			zones = append(zones, strings.ToLower(strings.TrimSuffix(z, ".")))
-		}
+		zones = lowerNames(d.Args[1:])
 	}
 	switch {
 	case len(d.Args) == 0:
@@ -140,8 +137,7 @@ func (c *converter) host(b *Block, zones []string, d Directive) {
 	if reverse, err := dns.ReverseAddr(addr.Unmap().String()); err == nil && c.blockOf(strings.TrimSuffix(reverse, ".")) != b {
 		c.changes(d, "hosts: the reverse name of %s is answered, too: in CoreDNS another block has it", addr)
 	}
-	entries, _ := c.fields["hosts.entries"].value.([]item)
-	c.fields["hosts.entries"] = field{value: append(entries, item{strings.Join(words, " "), d})}
+	c.addItem("hosts.entries", strings.Join(words, " "), d)
 }
 
 // isName reports whether a query can have a name. CoreDNS also accepts others.

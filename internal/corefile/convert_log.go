@@ -45,22 +45,12 @@ func (c *converter) log(b *Block, d Directive) {
 }
 
 // logZones returns what the zones of a block and the names of a stanza have in common.
-func (c *converter) logZones(b *Block, names []string, d Directive) (zones []string) {
+func (c *converter) logZones(b *Block, names []string, d Directive) []string {
 	if len(names) == 0 {
 		return c.zones(b)
 	}
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !c.isName(name, d) })
-	for _, z := range c.zones(b) {
-		for _, name := range names {
-			switch name = strings.ToLower(strings.TrimSuffix(name, ".")); {
-			case isWithin(name, z):
-				zones = append(zones, name)
-			case isWithin(z, name):
-				zones = append(zones, z)
-			}
-		}
-	}
-	return zones
+	return c.common(b, lowerNames(names))
 }
 
 // finishLog sets the fields of the query log.

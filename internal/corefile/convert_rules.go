@@ -133,12 +133,17 @@ func (c *converter) addAnswer(a v1alpha1.Answer, d Directive) bool {
 	return true
 }
 
-// addRule adds an item to a list, once.
+// addRule adds an item to a list, once. Lists of rules are short.
 func (c *converter) addRule(list string, rule any, d Directive) {
 	items, _ := c.fields[list].value.([]item)
 	if !slices.ContainsFunc(items, func(i item) bool { return flow(i.value) == flow(rule) }) {
-		c.fields[list] = field{value: append(items, item{rule, d})}
+		c.addItem(list, rule, d)
 	}
+}
+
+func (c *converter) addItem(list string, value any, d Directive) {
+	items, _ := c.fields[list].value.([]item)
+	c.fields[list] = field{value: append(items, item{value, d})}
 }
 
 // ruleZones is stanzaZones for a stanza whose zones are those of all blocks here.
@@ -156,24 +161,38 @@ func (c *converter) ruleZones(b *Block, d Directive, args []string) []string {
 func (c *converter) stanzaZones(b *Block, d Directive, args []string) (zones []string) {
 	wanted := c.zones(b)
 	if len(args) > 0 {
-		keys := strings.Fields(strings.ToLower(strings.Join(args, " ")))
-		wanted = c.zones(&Block{Keys: keys})
+		wanted = c.zones(&Block{Keys: strings.Fields(strings.ToLower(strings.Join(args, " ")))})
 	}
-	for _, w := range wanted {
-		for _, z := range c.zones(b) {
-			switch {
-			case isWithin(w, z):
-				z = w
-			case !isWithin(z, w):
-				continue
-			}
-			if c.blockOf(z) == b && !slices.Contains(zones, z) {
-				zones = append(zones, z)
-			}
+	for _, z := range c.common(b, wanted) {
+		if c.blockOf(z) == b && !slices.Contains(zones, z) {
+			zones = append(zones, z)
 		}
 	}
 	if len(zones) == 0 {
 		c.note(d, "%s: its zones are not in the zone of its block: never has an effect, left out", d)
+	}
+	return zones
+}
+
+// lowerNames returns names in lower case without final dot.
+func lowerNames(names []string) (list []string) {
+	for _, name := range names {
+		list = append(list, strings.ToLower(strings.TrimSuffix(name, ".")))
+	}
+	return list
+}
+
+// common returns what the zones of a block and others have in common.
+func (c *converter) common(b *Block, others []string) (zones []string) {
+	for _, other := range others {
+		for _, z := range c.zones(b) {
+			switch {
+			case isWithin(other, z):
+				zones = append(zones, other)
+			case isWithin(z, other):
+				zones = append(zones, z)
+			}
+		}
 	}
 	return zones
 }
