@@ -86,7 +86,7 @@ type NodeConfiguration struct {
 	NodeIPs []string `json:"nodeIPs,omitempty" format:"ip"`
 
 	// NodeName is the name of the node at the API server. The shim and the agent require it,
-	// with and without a kubeconfig. Empty: unknown.
+	// with and without a kubeconfig. Commands that read manifests use --node-name instead. Empty: unknown.
 	NodeName string `json:"nodeName,omitempty" flag:"node-name" fact:"node-name" arg:"NAME"`
 
 	// AllowedOverrides lists the policies of the API that the annotation

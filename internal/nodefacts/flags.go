@@ -81,16 +81,25 @@ func (f *Flags) register(set *pflag.FlagSet, known facts) {
 	set.Lookup("cluster-domain").DefValue, set.Lookup("resolv-conf").DefValue = known.domain, known.resolvConf
 }
 
-// Load returns the node.
+// Load returns the node. It has the name of --node-name only: with that of a configuration file, each Pod manifest would
+// be that of a static pod.
 func (f *Flags) Load() (Node, error) {
-	c, err := f.source.Load()
+	c, err := f.load()
 	return c.Node, err
+}
+
+func (f *Flags) load() (explained, error) {
+	c, err := f.source.Load()
+	if !f.set.Changed("node-name") {
+		c.Node.Name = ""
+	}
+	return c, err
 }
 
 // LoadFor returns the node, with clusterDNS and clusterDomain of a cluster that has been read. As
 // the defaults that they replace, they give way to the flags and to files.
 func (f *Flags) LoadFor(clusterDNS []string, clusterDomain string) (Node, error) {
-	c, err := f.source.Load()
+	c, err := f.load()
 	own := c.ShimConfiguration.Node
 	if err != nil || own.KubeletConfig != "" || own.KubeletConfigDir != "" {
 		return c.Node, err
