@@ -126,7 +126,7 @@ func (n *Node) Install(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if record, err := i.Bypass.Active(); err != nil || record != nil {
-		return cmp.Or(err, errors.New("the bypass is on: end it with dnsconfigurer bypass off"))
+		return cmp.Or(err, fmt.Errorf("the bypass is on: end it with dnsconfigurer bypass off --root %s", n.Root))
 	}
 	if err := n.checkSockets(i.Bypass); err != nil {
 		return err
