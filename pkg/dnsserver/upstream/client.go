@@ -264,7 +264,7 @@ func (c *Client) measure(ctx context.Context, s *server, network string, exchang
 // StubDomain is a zone with upstream servers of its own.
 type StubDomain struct {
 	Zone    string // presentation format, lower case, rooted
-	Servers []Server
+	Servers []Server // may be none: the caller has the zone from elsewhere
 }
 
 // ParseStubDomain parses a zone, and its servers as [ParseServer] does.
