@@ -263,7 +263,7 @@ func (c *Client) measure(ctx context.Context, s *server, network string, exchang
 
 // StubDomain is a zone with upstream servers of its own.
 type StubDomain struct {
-	Zone    string // presentation format, lower case, rooted
+	Zone    string   // presentation format, lower case, rooted
 	Servers []Server // may be none: the caller has the zone from elsewhere
 }
 
