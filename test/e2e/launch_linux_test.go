@@ -131,7 +131,7 @@ ip route add default via fd00:192::fe dev uplink
 exec "$@"
 `
 
-// launch runs the test in a process with namespaces of its own. The process is the first
+// launch runs TestE2E in a process with namespaces of its own. The process is the first
 // of its namespace: when it ends, the kernel ends all others.
 func launch(t *testing.T, p programs) error {
 	for name, text := range etc {
@@ -148,7 +148,8 @@ func launch(t *testing.T, p programs) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"-ec", enter, "sh", self, "-test.run=" + flag.Lookup("test.run").Value.String(),
+	_, subtests, _ := strings.Cut(flag.Lookup("test.run").Value.String(), "/")
+	args := []string{"-ec", enter, "sh", self, "-test.run=^TestE2E$/" + subtests,
 		"-test.v=" + flag.Lookup("test.v").Value.String()}
 	if deadline, ok := t.Deadline(); ok {
 		args = append(args, "-test.timeout="+(time.Until(deadline)-10*time.Second).String())
