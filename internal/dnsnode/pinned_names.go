@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
@@ -36,15 +37,20 @@ type pinner struct {
 	pinnedNames
 	exchange dnsserver.Exchange
 	serve    func(*dnsserver.Hosts)
+	served   *atomic.Pointer[string] // what was served last, also with the previous configuration
 	log      *slog.Logger
 
 	lines map[fqdn.Name]string // addresses in the format of hosts(5)
 }
 
-// load serves the addresses in the file.
+// load serves the addresses that were served before, or those in the file at a start.
 func (p *pinner) load() {
-	text, err := readFile(p.file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	var text string
+	if before := p.served.Load(); before != nil {
+		text = *before
+	} else if read, err := readFile(p.file); err == nil {
+		text = read
+	} else if !errors.Is(err, fs.ErrNotExist) {
 		p.log.Warn("cannot read the addresses of pinned names, looking them up", "file", p.file, "error", err)
 	}
 	p.lines = map[fqdn.Name]string{}
@@ -64,6 +70,7 @@ func (p *pinner) publish() (text string) {
 	served := &dnsserver.Hosts{TTL: pinnedTTL, AddressesOnly: true}
 	_ = served.Add(text) // invalid lines of a damaged file are skipped
 	p.serve(served)
+	p.served.Store(&text)
 	return text
 }
 

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,7 +47,7 @@ func TestPinner(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				served := 0
 				p := &pinner{pinnedNames: pinnedNames{[]fqdn.Name{mustName(t, name)}, file}, exchange: tt.exchange,
-					serve: func(*dnsserver.Hosts) { served++ }, log: slog.New(slog.DiscardHandler)}
+					serve: func(*dnsserver.Hosts) { served++ }, served: new(atomic.Pointer[string]), log: slog.New(slog.DiscardHandler)}
 				p.load()
 				ctx, stop := context.WithTimeout(t.Context(), 2*pinnedTTL*time.Second)
 				defer stop()
@@ -55,6 +56,11 @@ func TestPinner(t *testing.T) {
 				}
 				if got := p.lines[p.names[0]]; got != tt.want {
 					t.Errorf("got %q, want %q", got, tt.want)
+				}
+				reloaded := &pinner{pinnedNames: pinnedNames{p.names, ""}, serve: p.serve, served: p.served, log: p.log}
+				reloaded.load()
+				if got := reloaded.lines[p.names[0]]; got != tt.want {
+					t.Errorf("after a reload without a file: got %q, want %q", got, tt.want)
 				}
 				if text, err := os.ReadFile(file); err != nil || tt.want != before && string(text) != tt.want {
 					t.Errorf("the file has %q, want %q; %v", text, tt.want, err)

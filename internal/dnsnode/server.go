@@ -10,6 +10,7 @@ import (
 	"os"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
@@ -96,6 +97,8 @@ type server struct {
 	forwarder *forwarder // for applied
 	hosts     hosts      // of applied
 	hostsText string     // of the last file of hosts that could be read
+
+	pinned atomic.Pointer[string] // the addresses of pinned names that are served
 }
 
 // newServer returns a server with this configuration and the cache of its limits. It forwards nothing
@@ -141,7 +144,7 @@ func (s *server) apply(c forwarding) (background daemon.Task, err error) {
 		s.applied = c
 		text := s.applyHosts(c.Hosts)
 		s.SetRules(c.Rules.compile(nil))
-		pinned := &pinner{pinnedNames: c.Pinned, exchange: next.Exchange, serve: s.SetHosts, log: s.log}
+		pinned := &pinner{pinnedNames: c.Pinned, exchange: next.Exchange, serve: s.SetHosts, served: &s.pinned, log: s.log}
 		if len(c.Pinned.names) > 0 {
 			pinned.load()
 		}
