@@ -92,7 +92,7 @@ func findSubdomain(v *view) (hits []hit) {
 	pods, named := v.inScope(), map[string]string{}
 	for _, p := range pods {
 		fqdn := p.Namespace + "/" + p.Spec.Subdomain + "/" + p.Spec.Hostname
-		if p.Spec.Hostname == "" || p.Spec.Subdomain == "" {
+		if p.Spec.Hostname == "" || p.Spec.Subdomain == "" || p.DeletionTimestamp != nil { // a successor may have its name
 			continue
 		}
 		if other := named[fqdn]; other != "" {
