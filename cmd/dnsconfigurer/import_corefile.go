@@ -25,7 +25,8 @@ earlier versions had.
 
 --check runs CoreDNS and this server with both files on the loopback interface, sends them the
 same questions, at most 2400, and prints those with different answers. Exit code 1: there is one.
-Names of the cluster are not compared, except those of Services that are in the Corefile.`,
+Questions that a file forwards go to its upstream servers. Names of the cluster are not compared,
+except those of Services that are in the Corefile.`,
 		Example: `  dnsconfigurer import-corefile Corefile > dns.yaml
   kubectl get configmap -n kube-system coredns -o yaml | dnsconfigurer import-corefile -`,
 		Args: usage.OneArgument("FILE"),

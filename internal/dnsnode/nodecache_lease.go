@@ -83,7 +83,8 @@ func (l *lease) keep(ctx context.Context) error {
 }
 
 // keepAddress probes an address until ctx ends, and logs when the lease has ended. A probe that follows a reply grants
-// the lease again.
+// the lease again, also if it gets no reply itself: the lease of a server that hangs while this task runs lasts up to
+// leaseInterval longer.
 func (l *lease) keepAddress(ctx context.Context, addr netip.AddrPort, packet []byte) {
 	last := time.Now()  // of a reply: that to the probe of guard.run
 	var since time.Time // when the server answered again after a pause
