@@ -274,6 +274,13 @@ func TestRun_Faults(t *testing.T) {
 	}
 }
 
+// TestWrongRcode: a response code without a name is a number.
+func TestWrongRcode(t *testing.T) {
+	if got := wrongRcode(12, dns.RcodeSuccess); got != "12, want NOERROR" {
+		t.Errorf("got %q", got)
+	}
+}
+
 // TestRun_Changed: the cluster changes between its list and the queries. A server that knows the change is right.
 func TestRun_Changed(t *testing.T) {
 	before, after := testCluster(), testCluster()

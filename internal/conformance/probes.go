@@ -4,8 +4,10 @@
 package conformance
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/miekg/dns"
@@ -202,12 +204,17 @@ func all(checks ...func([]*dns.Msg) string) func([]*dns.Msg) string {
 	}
 }
 
+// wrongRcode describes a response code; one without a name, such as 12, by its number.
+func wrongRcode(got, want int) string {
+	return fmt.Sprintf("%s, want %s", cmp.Or(dns.RcodeToString[got], strconv.Itoa(got)), dns.RcodeToString[want])
+}
+
 // hasRcode returns a check of the response code.
 func hasRcode(want int) func([]*dns.Msg) string {
 	return func(replies []*dns.Msg) string {
 		for _, m := range replies {
 			if m.Rcode != want {
-				return fmt.Sprintf("%s, want %s", dns.RcodeToString[m.Rcode], dns.RcodeToString[want])
+				return wrongRcode(m.Rcode, want)
 			}
 		}
 		return ""

@@ -67,7 +67,7 @@ var semanticVersion = regexp.MustCompile(`^"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?"$`)
 // check returns what is wrong with a reply, "" if nothing is.
 func (q *question) check(reply *dns.Msg) string {
 	if reply.Rcode != q.rcode {
-		return fmt.Sprintf("%s, want %s", dns.RcodeToString[reply.Rcode], dns.RcodeToString[q.rcode])
+		return wrongRcode(reply.Rcode, q.rcode)
 	}
 	var got []string
 	for _, rr := range reply.Answer {
