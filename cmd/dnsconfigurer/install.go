@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -38,7 +37,13 @@ that was not started with the drop-in.`,
 		Example: `  dnsconfigurer install --dry-run
   dnsconfigurer install --restart-kubelet`,
 		Args: usage.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return n.Install(cmd.Context(), cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			i, err := n.Installer()
+			if err != nil {
+				return err
+			}
+			return i.Install(cmd.Context(), cmd.OutOrStdout())
+		},
 	}
 	n.RegisterInstall(cmd.Flags())
 	return cmd
@@ -59,7 +64,13 @@ run the command again.`,
 		Example: `  dnsconfigurer uninstall --dry-run
   dnsconfigurer uninstall --restart-kubelet`,
 		Args: usage.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return n.Uninstall(cmd.Context(), cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			i, err := n.Installer()
+			if err != nil {
+				return err
+			}
+			return i.Uninstall(cmd.Context(), cmd.OutOrStdout())
+		},
 	}
 	n.RegisterInstall(cmd.Flags())
 	return cmd
@@ -91,9 +102,13 @@ func bypassOnCommand() *cobra.Command {
 		Example: `  dnsconfigurer bypass on --reason "wrong search list, see ticket"`,
 		Args:    usage.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			began, err := n.StartBypass(cmd.Context(), reason)
+			i, err := n.Installer()
+			if err != nil {
+				return err
+			}
+			began, err := i.StartBypass(cmd.Context(), reason)
 			if began {
-				reportBypass(cmd, &n, node.ReasonBypassBegan,
+				reportBypass(cmd, i, node.ReasonBypassBegan,
 					"the kubelet uses the container runtime without the shim: "+reason+"; to return: dnsconfigurer bypass off")
 			}
 			return err
@@ -117,7 +132,11 @@ is restarted.`,
 		Example: `  dnsconfigurer bypass off && systemctl restart kubelet`,
 		Args:    usage.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ended, err := n.EndBypass(cmd.Context())
+			i, err := n.Installer()
+			if err != nil {
+				return err
+			}
+			ended, err := i.EndBypass(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -126,7 +145,7 @@ is restarted.`,
 				return err
 			}
 			const after = "uses the shim after a restart of the kubelet or the container runtime"
-			reportBypass(cmd, &n, node.ReasonBypassEnded, "the bypass is off, and the kubelet "+after)
+			reportBypass(cmd, i, node.ReasonBypassEnded, "the bypass is off, and the kubelet "+after)
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), "the kubelet "+after)
 			return err
 		},
@@ -137,19 +156,13 @@ is restarted.`,
 
 // reportBypass sends an event about the node if it is this machine. A failure is only printed: the
 // bypass is switched nevertheless.
-func reportBypass(cmd *cobra.Command, n *install.Node, reason, message string) {
-	if !n.IsThisMachine() {
+func reportBypass(cmd *cobra.Command, i *install.Installer, reason, message string) {
+	if !i.Root.IsThisMachine() {
 		return // with --root the node may be a mounted image: this machine has no credentials for its events
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), eventTimeout)
 	defer cancel()
-	file, err1 := n.ConfigPath()
-	state, err2 := n.StatePath()
-	err := errors.Join(err1, err2)
-	if err == nil {
-		err = shim.ReportBypass(ctx, file, state, version(), reason, message)
-	}
-	if err != nil {
+	if err := shim.ReportBypass(ctx, i.Config, i.Bypass.State, version(), reason, message); err != nil {
 		cli.WriteError(cmd.ErrOrStderr(), err)
 	}
 }
@@ -169,10 +182,11 @@ configured without the shim and an agent runs without problems. Otherwise 1.`,
 		Example: "  dnsconfigurer status\n  dnsconfigurer status -o json",
 		Args:    usage.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := n.Status(cmd.Context(), client)
+			i, err := n.Installer()
 			if err != nil {
 				return err
 			}
+			s := i.Status(cmd.Context(), client)
 			if format == "json" {
 				err = cli.WriteJSON(cmd.OutOrStdout(), &s)
 			} else {

@@ -96,8 +96,11 @@ func TestShim_StartErrors(t *testing.T) {
 			commands := []string{"shim --config " + file}
 			if !tt.atStart {
 				commands = append(commands, "config check "+file)
-				n := install.Node{Root: "/", Config: file, KubeletUnit: "kubelet.service", DryRun: true}
-				if err := n.Install(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), tt.want) {
+				i, err := install.Node{Root: "/", Config: file, KubeletUnit: "kubelet.service", DryRun: true}.Installer()
+				if err == nil {
+					err = i.Install(t.Context(), io.Discard)
+				}
+				if err == nil || !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("install: %v, want %q", err, tt.want)
 				}
 			}

@@ -94,7 +94,10 @@ func TestNode_Links(t *testing.T) {
 		"/socket":                "-> " + outside,
 		"/var/lib/dnsconfigurer": "-> " + outside,
 	}.write(t)
-	n := install.Node{Root: string(root), Config: "/etc/dnsconfigurer/shim.yaml"}
+	n, err := install.Node{Root: root, Config: "/etc/dnsconfigurer/shim.yaml"}.Installer()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if began, err := n.StartBypass(t.Context(), "maintenance"); err != nil || !began {
 		t.Fatalf("began %v, %v", began, err)
 	}

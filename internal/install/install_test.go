@@ -7,6 +7,7 @@ package install_test
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/install"
+	agent "github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
 )
 
@@ -111,9 +113,18 @@ func read(t *testing.T, root install.Root) node {
 }
 
 func installer(root install.Root) *install.Installer {
-	return &install.Installer{Root: root, KubeletUnit: "kubelet.service", Endpoints: shim.Endpoints{Listen: listen, Runtime: runtime},
+	return &install.Installer{Node: install.Node{Root: root, KubeletUnit: "kubelet.service"},
+		Endpoints: shim.Endpoints{Listen: listen, Runtime: runtime},
 		Bypass:    &shim.Bypass{Socket: filepath.Join(string(root), "shim.sock"), State: string(root)},
 		Systemctl: install.Systemctl{Program: "true"}}
+}
+
+// uninstall reports whether the shim was stopped.
+func uninstall(t *testing.T, i *install.Installer) (stopped bool, err error) {
+	t.Helper()
+	var out strings.Builder
+	err = i.Uninstall(t.Context(), &out)
+	return strings.Contains(out.String(), "uninstalled: "), err
 }
 
 // TestInstall_Uninstall: each kind of node is configured with the shim by files of its own, a second call
@@ -138,21 +149,21 @@ func TestInstall_Uninstall(t *testing.T) {
 			root := tt.node.write(t)
 			before := read(t, root)
 			i := installer(root)
-			if _, err := i.Install(t.Context()); err != nil {
+			if err := i.Install(t.Context(), io.Discard); err != nil {
 				t.Fatal(err)
 			}
 			after := read(t, root)
 			if !strings.Contains(after[tt.path], tt.want) {
 				t.Errorf("%s:\n%s\nwant a line with %s", tt.path, after[tt.path], tt.want)
 			}
-			s := i.Status(t.Context())
+			s := i.Status(t.Context(), agent.StatusClient{})
 			if !s.Kubelet.UsesShim {
 				t.Errorf("%+v", s.Kubelet)
 			}
-			if _, err := i.Install(t.Context()); err != nil || !maps.Equal(read(t, root), after) {
+			if err := i.Install(t.Context(), io.Discard); err != nil || !maps.Equal(read(t, root), after) {
 				t.Errorf("a second installation: %v\n%v", err, read(t, root))
 			}
-			if stopped, err := i.Uninstall(t.Context()); err != nil || !stopped {
+			if stopped, err := uninstall(t, i); err != nil || !stopped {
 				t.Errorf("%v %v", stopped, err)
 			}
 			if got := read(t, root); !maps.Equal(got, before) {
@@ -206,7 +217,7 @@ func TestInstall_Refused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			root := tt.node.write(t)
 			before := read(t, root)
-			if _, err := installer(root).Install(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if err := installer(root).Install(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %s", err, tt.want)
 			}
 			if got := read(t, root); !maps.Equal(got, before) {
@@ -222,11 +233,11 @@ func TestUninstall_ByHand(t *testing.T) {
 	root := kubeadmNode.with(node{path: "KUBELET_EXTRA_ARGS=--v=3 " + flag + "\n"}).write(t)
 	before := read(t, root)
 	i := installer(root)
-	if _, err := i.Install(t.Context()); err != nil || !maps.Equal(read(t, root), before) {
+	if err := i.Install(t.Context(), io.Discard); err != nil || !maps.Equal(read(t, root), before) {
 		t.Errorf("install: %v\n%v", err, read(t, root))
 	}
 	want := path + ":1 configures the kubelet with the shim, and was written by hand: remove it there"
-	if stopped, err := i.Uninstall(t.Context()); stopped || err == nil || err.Error() != want {
+	if stopped, err := uninstall(t, i); stopped || err == nil || err.Error() != want {
 		t.Errorf("%v, %v, want %s", stopped, err, want)
 	}
 	if got := read(t, root); !maps.Equal(got, before) {
@@ -234,40 +245,28 @@ func TestUninstall_ByHand(t *testing.T) {
 	}
 }
 
-// TestInstall_Systemctl: nothing is changed if the units cannot be enabled.
-func TestInstall_Systemctl(t *testing.T) {
-	root := kubeadmNode.write(t)
-	before := read(t, root)
-	i := installer(root)
-	i.Systemctl.Program = "false"
-	if _, err := i.Install(t.Context()); err == nil || !strings.Contains(err.Error(), "systemctl --root=") {
-		t.Errorf("%v", err)
-	}
-	if !maps.Equal(read(t, root), before) {
-		t.Errorf("%v", read(t, root))
-	}
-}
-
 // TestInstall_Undone: if a step fails, the units that the installation has enabled are disabled again, and no
 // others.
 func TestInstall_Undone(t *testing.T) {
-	for want, failed := range map[string]string{
-		"is-enabled enable disable": "is-enabled", "is-enabled enable": "none",
+	for _, tt := range []struct{ failed, calls, want string }{
+		{"is-enabled", "is-enabled enable disable", "not a directory"},
+		{"none", "is-enabled enable", "not a directory"},
+		{"enable", "is-enabled enable", "systemctl --root="},
 	} {
 		root := plainNode("/usr/bin/kubelet --config-dir=/etc/kubelet.d").with(node{"/etc/hosts": ""}).write(t)
 		i, dir := installer(root), t.TempDir()
 		i.Systemctl.Program = filepath.Join(dir, "systemctl")
 		// The directory of the second file cannot be created once the units are enabled.
 		script := "#!/bin/sh\necho \"$2\" >>" + dir + "/calls\n[ \"$2\" = enable ] && : >" + string(root) +
-			"/etc/kubelet.d\n[ \"$2\" != " + failed + " ]\n"
+			"/etc/kubelet.d\n[ \"$2\" != " + tt.failed + " ]\n"
 		if err := os.WriteFile(i.Systemctl.Program, []byte(script), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := i.Install(t.Context()); err == nil || !strings.Contains(err.Error(), "not a directory") {
-			t.Errorf("got %v", err)
+		if err := i.Install(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v, want %s", err, tt.want)
 		}
-		if calls, err := os.ReadFile(filepath.Join(dir, "calls")); strings.Join(strings.Fields(string(calls)), " ") != want {
-			t.Errorf("systemctl was called: %q, %v, want %q", calls, err, want)
+		if calls, err := os.ReadFile(filepath.Join(dir, "calls")); strings.Join(strings.Fields(string(calls)), " ") != tt.calls {
+			t.Errorf("systemctl was called: %q, %v, want %q", calls, err, tt.calls)
 		}
 		if text, ok := read(t, root)[ownUnit]; ok {
 			t.Errorf("the drop-in stays:\n%s", text)
@@ -281,19 +280,19 @@ func TestUninstall_Systemctl(t *testing.T) {
 	root := kubeadmNode.write(t)
 	before := read(t, root)
 	i := installer(root)
-	if _, err := i.Install(t.Context()); err != nil {
+	if err := i.Install(t.Context(), io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	i.Systemctl.Program = "false"
 	const want = "configured without the shim, but the shim is not stopped: run dnsconfigurer uninstall again: systemctl --root="
-	if _, err := i.Uninstall(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := uninstall(t, i); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 	if text, ok := read(t, root)[ownUnit]; ok {
 		t.Errorf("the kubelet is configured with a shim that may be stopped:\n%s", text)
 	}
 	i.Systemctl.Program = "true"
-	if stopped, err := i.Uninstall(t.Context()); err != nil || !stopped {
+	if stopped, err := uninstall(t, i); err != nil || !stopped {
 		t.Errorf("second call: stopped %v, %v", stopped, err)
 	}
 	if got := read(t, root); !maps.Equal(got, before) {

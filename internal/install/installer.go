@@ -8,33 +8,83 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 )
 
 // An Installer puts the shim between the kubelet and the container runtime of a node. It keeps no
 // record: its files say that they are its own, and the environment of the kubelet says whether it was
 // started with them. So a call that was killed is completed, or undone, by another one.
 type Installer struct {
+	Node
 	shim.Endpoints
-	Root        Root
-	KubeletUnit string
-	Bypass      *shim.Bypass
+	Bypass *shim.Bypass
 
-	Running        bool // the node is this machine and runs systemd: units are started and stopped, too
-	Systemctl      Systemctl
-	RestartKubelet bool                        // the kubelet reads its configuration when it starts
-	Check          func(context.Context) error // returns an error unless the shim forwards calls
+	Running   bool // the node is this machine and runs systemd: units are started and stopped, too
+	Systemctl Systemctl
+	Check     func(context.Context) error // returns an error unless the shim forwards calls
 }
 
-// Plan returns the files that Install writes, none if the kubelet is configured with the shim.
-func (i *Installer) Plan() ([]File, error) {
+// Install starts the shim, checks that it forwards calls, and configures the kubelet. It writes the files that
+// it creates to out, and what remains to be done. If a step fails, the steps before are undone. A kubelet that
+// was started with the shim is not restarted. While the bypass is on, Install is an error.
+func (i *Installer) Install(ctx context.Context, out io.Writer) error {
+	if record, err := i.Bypass.Active(); err != nil || record != nil {
+		return cmp.Or(err, fmt.Errorf("the bypass is on: end it with dnsconfigurer bypass off --root %s", i.Root))
+	}
+	if err := i.checkSockets(); err != nil {
+		return err
+	}
+	files, err := i.plan()
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		fmt.Fprintf(out, "create %s:\n%s", f.Path, f.Text)
+	}
+	if i.DryRun {
+		return nil
+	}
+	enabled := i.runUnits(ctx, allUnits, "is-enabled", "--quiet") == nil // one of them
+	waits := false
+	err = i.start(ctx)
+	if err == nil {
+		waits, err = i.configure(ctx, files, true)
+	}
+	if err != nil && !enabled {
+		err = errors.Join(err, i.disable(context.WithoutCancel(ctx)))
+	}
+	switch {
+	case err != nil:
+		return err
+	case waits || len(files) > 0 && !i.Running:
+		_, err = fmt.Fprintf(out, "installed; the kubelet uses the shim after: systemctl restart %s\n", i.KubeletUnit)
+	case len(files) == 0:
+		_, err = fmt.Fprintf(out, "the kubelet is configured with %s already\n", i.Listen)
+	}
+	return err
+}
+
+// checkSockets returns an error with which the shim would not start. The directories above an image are
+// not those of the node, and another user than root does not own the directory of the socket.
+func (i *Installer) checkSockets() error {
+	runtime, err := i.Root.Path(i.Bypass.Runtime)
+	if err != nil {
+		return err
+	}
+	if err := cri.CheckEndpoints(i.Bypass.Socket, runtime); err != nil || !i.Root.IsThisMachine() || os.Geteuid() != 0 {
+		return err
+	}
+	return cri.CheckListen(i.Bypass.Socket)
+}
+
+// plan returns the files that Install writes, none if the kubelet is configured with the shim.
+func (i *Installer) plan() ([]File, error) {
 	k, err := ReadKubelet(i.Root, i.KubeletUnit)
 	if err != nil {
 		return nil, err
@@ -45,66 +95,6 @@ func (i *Installer) Plan() ([]File, error) {
 			k.Endpoint, cmp.Or(k.Origin, "the default"), i.Runtime)
 	}
 	return k.Files(i.Listen)
-}
-
-// steps are the functions that undo what was done.
-type steps []func() error
-
-// undoOn undoes the steps if err is not nil, the last one first. It returns err, joined with the
-// errors of the steps.
-func (s steps) undoOn(err error) error {
-	if err == nil {
-		return nil
-	}
-	for _, undo := range slices.Backward(s) {
-		err = errors.Join(err, undo())
-	}
-	return err
-}
-
-// Install starts the shim, checks that it forwards calls, and configures the kubelet. If a step
-// fails, the steps before are undone. A kubelet that was started with the shim is not restarted. waits
-// reports whether the kubelet runs without the shim until it is restarted.
-func (i *Installer) Install(ctx context.Context) (waits bool, err error) {
-	files, err := i.Plan()
-	if err != nil {
-		return false, err
-	}
-	var undo steps
-	defer func() { err = undo.undoOn(err) }()
-	later := context.WithoutCancel(ctx)
-	if i.runUnits(ctx, allUnits, "is-enabled", "--quiet") != nil { // none of them
-		undo = append(undo, func() error { return i.disable(later) })
-	}
-	if err := i.start(ctx); err != nil {
-		return false, err
-	}
-	if len(files) > 0 {
-		undo = append(undo, func() error { return errors.Join(i.reload(later), i.restart(later)) })
-	}
-	for _, f := range files {
-		undo = append(undo, func() error { return i.Root.remove(f.Path) })
-		if err := i.Root.write(f.Path, f.Text); err != nil {
-			return false, err
-		}
-	}
-	if err := i.verify(true); err != nil {
-		return false, err
-	}
-	if err := i.reload(ctx); err != nil || !i.Running {
-		return false, err
-	}
-	with, running, err := i.Systemctl.isStartedWithShim(ctx, i.KubeletUnit)
-	if waits = running && !with && i.hasDropIn(); err != nil || !waits || !i.RestartKubelet {
-		return waits, err
-	}
-	return false, i.restart(ctx)
-}
-
-// hasDropIn reports whether the drop-in of Install exists. Without it, the kubelet was configured by hand.
-func (i *Installer) hasDropIn() bool {
-	text, err := i.Root.read(dropInPath(i.KubeletUnit))
-	return err == nil && strings.HasPrefix(text, header)
 }
 
 // start enables and starts the units of the shim, and checks that it serves.
@@ -134,20 +124,44 @@ func (i *Installer) runUnits(ctx context.Context, units []string, args ...string
 	return i.Systemctl.runUnits(ctx, units, args...)
 }
 
-// reload makes systemd read the units again.
-func (i *Installer) reload(ctx context.Context) error {
-	if !i.Running {
-		return nil
+// configure writes the files to configure the kubelet with the shim, or removes them to configure it without
+// the shim. waits reports whether the kubelet was started the other way: it is restarted if that was requested.
+// If a step fails, the steps before are undone.
+func (i *Installer) configure(ctx context.Context, files []File, with bool) (waits bool, err error) {
+	defer func() {
+		if later := context.WithoutCancel(ctx); err != nil && !(with && len(files) == 0) {
+			err = errors.Join(err, i.change(files, !with), i.reload(later), i.restart(later))
+		}
+	}()
+	if err := i.change(files, with); err != nil {
+		return false, err
 	}
-	return i.Systemctl.Run(ctx, "daemon-reload")
+	if err := i.verify(with); err != nil {
+		return false, err
+	}
+	if err := i.reload(ctx); err != nil || !i.Running {
+		return false, err
+	}
+	was, running, err := i.Systemctl.isStartedWithShim(ctx, i.KubeletUnit)
+	waits = running && was != with && (!with || i.Root.isOwn(dropInPath(i.KubeletUnit))) // else configured by hand
+	if err != nil || !waits || !i.RestartKubelet {
+		return waits, err
+	}
+	return false, i.restart(ctx)
 }
 
-// restart restarts the kubelet if that was requested.
-func (i *Installer) restart(ctx context.Context) error {
-	if !i.Running || !i.RestartKubelet {
-		return nil
+// change writes the files, or removes them. A file without a text did not exist, and is only removed.
+func (i *Installer) change(files []File, write bool) (err error) {
+	for _, f := range files {
+		switch {
+		case err != nil:
+		case !write:
+			err = i.Root.remove(f.Path)
+		case f.Text != "":
+			err = i.Root.write(f.Path, f.Text)
+		}
 	}
-	return i.Systemctl.Restart(ctx, i.KubeletUnit)
+	return err
 }
 
 // verify returns an error unless the kubelet is configured with the shim, or without it.
@@ -165,75 +179,64 @@ func (i *Installer) verify(with bool) error {
 	}
 }
 
-// PlanUninstall returns the files that Uninstall removes.
-func (i *Installer) PlanUninstall() (files []File, err error) {
-	k, err := ReadKubelet(i.Root, i.KubeletUnit)
-	if err != nil {
-		return nil, err
+// reload makes systemd read the units again.
+func (i *Installer) reload(ctx context.Context) error {
+	if !i.Running {
+		return nil
 	}
-	for _, path := range k.ownPaths() {
-		text, err := i.Root.read(path)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-		if err != nil || strings.HasPrefix(text, header) {
-			files = append(files, File{path, text})
-		}
+	return i.Systemctl.Run(ctx, "daemon-reload")
+}
+
+// restart restarts the kubelet if that was requested.
+func (i *Installer) restart(ctx context.Context) error {
+	if !i.Running || !i.RestartKubelet {
+		return nil
 	}
-	return files, nil
+	return i.Systemctl.Restart(ctx, i.KubeletUnit)
 }
 
 // Uninstall removes the files that Install has written, and ends the bypass. It stops the shim if the
-// kubelet runs without it, after a restart by this call or otherwise. If a step fails, the steps before
-// are undone, except when the shim cannot be stopped: a kubelet with a shim that is half stopped would
-// lose its runtime. Another call tries again.
-func (i *Installer) Uninstall(ctx context.Context) (stopped bool, err error) {
-	files, err := i.PlanUninstall()
+// kubelet runs without it, after a restart by this call or otherwise. It writes the names of the files to out,
+// and what remains to be done. If a step fails, the steps before are undone, except when the shim cannot be
+// stopped: a kubelet with a shim that is half stopped would lose its runtime. Another call tries again.
+func (i *Installer) Uninstall(ctx context.Context, out io.Writer) error {
+	k, err := ReadKubelet(i.Root, i.KubeletUnit)
 	if err != nil {
-		return false, err
+		return err
 	}
-	if err := i.restore(ctx, files); err != nil {
-		return false, err
+	files, err := k.ownFiles()
+	if err != nil {
+		return err
 	}
-	if i.Running {
-		if with, _, err := i.Systemctl.isStartedWithShim(ctx, i.KubeletUnit); err != nil || with {
-			return false, err
-		}
-	}
-	if err := i.disable(ctx); err != nil {
-		return false, fmt.Errorf("the kubelet is configured without the shim, but the shim is not stopped: "+
-			"run dnsconfigurer uninstall again: %w", err)
-	}
-	return true, i.Bypass.End()
-}
-
-// restore removes the files, and restarts a kubelet that was started with them if that was requested.
-func (i *Installer) restore(ctx context.Context, files []File) (err error) {
-	var undo steps
-	defer func() { err = undo.undoOn(err) }()
-	later := context.WithoutCancel(ctx)
-	undo = append(undo, func() error { return errors.Join(i.reload(later), i.restart(later)) })
 	for _, f := range files {
 		if f.Text != "" {
-			undo = append(undo, func() error { return i.Root.write(f.Path, f.Text) })
-		}
-		if err := i.Root.remove(f.Path); err != nil {
-			return err
+			fmt.Fprintf(out, "remove %s\n", f.Path)
 		}
 	}
-	if err := i.verify(false); err != nil {
+	if i.DryRun {
+		return nil
+	}
+	waits, err := i.configure(ctx, files, false)
+	if err != nil {
 		return err
 	}
 	if dir, err := i.Root.Path(filepath.Dir(dropInPath(i.KubeletUnit))); err == nil {
 		_ = os.Remove(dir) // fails if it has other files
 	}
-	if err := i.reload(ctx); err != nil || !i.Running {
+	if waits {
+		_, err := fmt.Fprintf(out, "the kubelet may use the shim until: systemctl restart %s; "+
+			"then run this command again to stop the shim\n", i.KubeletUnit)
 		return err
 	}
-	if with, _, err := i.Systemctl.isStartedWithShim(ctx, i.KubeletUnit); err != nil || !with {
+	if err := i.disable(ctx); err != nil {
+		return fmt.Errorf("the kubelet is configured without the shim, but the shim is not stopped: "+
+			"run dnsconfigurer uninstall again: %w", err)
+	}
+	if err := i.Bypass.End(); err != nil {
 		return err
 	}
-	return i.restart(ctx)
+	_, err = fmt.Fprintln(out, "uninstalled: the units of the shim are disabled, and the kubelet is configured without it")
+	return err
 }
 
 // StartBypass begins the bypass and stops the shim. began is false if the bypass was on before. If the

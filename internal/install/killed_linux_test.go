@@ -6,6 +6,7 @@ package install_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -85,9 +86,9 @@ func changeNode(t *testing.T, call string, root install.Root) {
 	t.Helper()
 	err := error(nil)
 	if call == "install" {
-		_, err = installer(root).Install(t.Context())
+		err = installer(root).Install(t.Context(), io.Discard)
 	} else {
-		_, err = installer(root).Uninstall(t.Context())
+		err = installer(root).Uninstall(t.Context(), io.Discard)
 	}
 	if err != nil {
 		t.Errorf("%s: %v", call, err)

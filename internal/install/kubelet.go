@@ -124,6 +124,12 @@ After=dnsconfigurer-shim.socket dnsconfigurer-shim.service
 Environment=` + startedWith + "="
 )
 
+// isOwn reports whether Install has written a file.
+func (r Root) isOwn(path string) bool {
+	text, err := r.read(path)
+	return err == nil && strings.HasPrefix(text, header)
+}
+
 // A File is a file of the kubelet's configuration that Install writes and Uninstall removes.
 type File struct {
 	Path string // on the node
@@ -135,13 +141,22 @@ func dropInPath(unit string) string {
 	return filepath.Join("/etc/systemd/system", unit+".d", dropInName)
 }
 
-// ownPaths returns the paths of all files that Install may have written.
-func (k *Kubelet) ownPaths() []string {
+// ownFiles returns all files that Install may have written, except those that others have written.
+func (k *Kubelet) ownFiles() (files []File, err error) {
 	paths := []string{dropInPath(k.unitName)}
 	if k.configDir != "" {
 		paths = append(paths, filepath.Join(k.configDir, configDropInName))
 	}
-	return paths
+	for _, path := range paths {
+		text, err := k.root.read(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		if err != nil || strings.HasPrefix(text, header) {
+			files = append(files, File{path, text})
+		}
+	}
+	return files, nil
 }
 
 // Files returns the files that make the kubelet use the endpoint: none if it does so already. Files of

@@ -4,20 +4,19 @@
 package install
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
@@ -33,7 +32,7 @@ const stateDirectory = "/var/lib/dnsconfigurer"
 // A Node is the node of the commands install, uninstall, bypass and status: the values of their
 // flags.
 type Node struct {
-	Root           string // directory of the node's file system; systemd is only used with /
+	Root           Root   // directory of the node's file system; systemd is only used with /
 	Config         string // path of the ShimConfiguration on the node
 	KubeletUnit    string
 	RestartKubelet bool
@@ -42,7 +41,8 @@ type Node struct {
 
 // Register adds the flags of all commands of a node: where its files are.
 func (n *Node) Register(flags *pflag.FlagSet) {
-	flags.StringVar(&n.Root, "root", "/", "`DIR` of the node's file system, such as a mounted image; systemd is only used with /")
+	flags.StringVar((*string)(&n.Root), "root", "/",
+		"`DIR` of the node's file system, such as a mounted image; systemd is only used with /")
 	n.Config = "/etc/dnsconfigurer/shim.yaml" // of the shim's unit
 }
 
@@ -59,25 +59,16 @@ func (n *Node) RegisterInstall(flags *pflag.FlagSet) {
 	flags.BoolVar(&n.DryRun, "dry-run", false, "print the changes of files, and change nothing")
 }
 
-// ConfigPath returns the path of the ShimConfiguration on this machine.
-func (n *Node) ConfigPath() (string, error) { return Root(n.Root).Path(n.Config) }
-
-// StatePath returns the path of the shim's state on this machine.
-func (n *Node) StatePath() (string, error) { return Root(n.Root).Path(stateDirectory) }
-
-// IsThisMachine reports whether the node is this machine.
-func (n *Node) IsThisMachine() bool { return Root(n.Root).IsThisMachine() }
-
-// installer returns the installer of the node. Without the root directory
-// it is an error: a command would create one.
-func (n *Node) installer() (*Installer, error) {
-	if n.RestartKubelet && !n.IsThisMachine() {
+// Installer returns the installer of the node. Without the root directory it is an error: a command would
+// create one.
+func (n Node) Installer() (*Installer, error) {
+	if n.RestartKubelet && !n.Root.IsThisMachine() {
 		return nil, usage.Errorf("--restart-kubelet has no effect with --root %s: systemd is only used with /: leave it out", n.Root)
 	}
-	if info, err := os.Stat(n.Root); err != nil || !info.IsDir() {
+	if info, err := os.Stat(string(n.Root)); err != nil || !info.IsDir() {
 		return nil, usage.Errorf("--root: %q is not a directory", n.Root)
 	}
-	path, err := n.ConfigPath()
+	path, err := n.Root.Path(n.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -86,17 +77,17 @@ func (n *Node) installer() (*Installer, error) {
 		return nil, err
 	}
 	socket := config.SocketPath(e.Listen)
-	dir, err1 := Root(n.Root).Path(filepath.Dir(socket)) // a bypass makes the socket itself a link
-	state, err2 := n.StatePath()
+	dir, err1 := n.Root.Path(filepath.Dir(socket)) // a bypass makes the socket itself a link
+	state, err2 := n.Root.Path(stateDirectory)
 	_, notBooted := os.Stat("/run/systemd/system") // sd_booted(3)
 	systemctl, err := exec.LookPath("systemctl")
 	if err != nil {
 		systemctl = "/usr/bin/systemctl"
 	}
 	return &Installer{
-		Root: Root(n.Root), KubeletUnit: n.KubeletUnit, Endpoints: e,
+		Node: n, Endpoints: e,
 		Bypass:  &shim.Bypass{Socket: filepath.Join(dir, filepath.Base(socket)), Runtime: config.SocketPath(e.Runtime), State: state},
-		Running: n.IsThisMachine() && notBooted == nil, Systemctl: Systemctl{systemctl}, RestartKubelet: n.RestartKubelet,
+		Running: n.Root.IsThisMachine() && notBooted == nil, Systemctl: Systemctl{systemctl},
 		Check: func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 			defer cancel()
@@ -105,127 +96,66 @@ func (n *Node) installer() (*Installer, error) {
 	}, errors.Join(err1, err2)
 }
 
-// checkSockets returns an error with which the shim would not start. The directories above an image are
-// not those of the node, and another user than root does not own the directory of the socket.
-func (n *Node) checkSockets(b *shim.Bypass) error {
-	runtime, err := Root(n.Root).Path(b.Runtime)
+// allUnits are the units of the shim.
+var allUnits = []string{"dnsconfigurer-shim.socket", "dnsconfigurer-shim.service", "dnsconfigurer-bypass.service"}
+
+// runningUnits are the units that run while the shim serves. systemd starts the other one, the
+// bypass, when the service fails.
+var runningUnits = []string{"dnsconfigurer-shim.socket", "dnsconfigurer-shim.service"}
+
+// Systemctl is the program that controls systemd.
+type Systemctl struct{ Program string }
+
+// Run runs systemctl with arguments.
+func (s Systemctl) Run(ctx context.Context, args ...string) error {
+	out, err := exec.CommandContext(ctx, s.Program, args...).CombinedOutput()
 	if err != nil {
-		return err
+		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
-	if err := cri.CheckEndpoints(b.Socket, runtime); err != nil || !n.IsThisMachine() || os.Geteuid() != 0 {
-		return err
-	}
-	return cri.CheckListen(b.Socket)
+	return nil
 }
 
-// Install calls [Installer.Install]. It writes the files that it creates to out, and what remains to
-// be done. While the bypass is on, it is an error.
-func (n *Node) Install(ctx context.Context, out io.Writer) error {
-	i, err := n.installer()
-	if err != nil {
-		return err
-	}
-	if record, err := i.Bypass.Active(); err != nil || record != nil {
-		return cmp.Or(err, fmt.Errorf("the bypass is on: end it with dnsconfigurer bypass off --root %s", n.Root))
-	}
-	if err := n.checkSockets(i.Bypass); err != nil {
-		return err
-	}
-	files, err := i.Plan()
-	if err != nil {
-		return err
-	}
-	for _, f := range files {
-		fmt.Fprintf(out, "create %s:\n%s", f.Path, f.Text)
-	}
-	if n.DryRun {
-		return nil
-	}
-	waits, err := i.Install(ctx)
-	switch {
-	case err != nil:
-		return err
-	case waits || len(files) > 0 && !i.Running:
-		_, err = fmt.Fprintf(out, "installed; the kubelet uses the shim after: systemctl restart %s\n", n.KubeletUnit)
-	case len(files) == 0:
-		_, err = fmt.Fprintf(out, "the kubelet is configured with %s already\n", i.Listen)
-	}
-	return err
+// runUnits runs systemctl with arguments, followed by units.
+func (s Systemctl) runUnits(ctx context.Context, units []string, args ...string) error {
+	return s.Run(ctx, append(args, units...)...)
 }
 
-// Uninstall calls [Installer.Uninstall]. It writes the names of the files that it removes to out, and
-// what remains to be done.
-func (n *Node) Uninstall(ctx context.Context, out io.Writer) error {
-	i, err := n.installer()
+// isStartedWithShim reports whether a unit runs in a process that was started with the drop-in of
+// Install: the process has its variable.
+func (s Systemctl) isStartedWithShim(ctx context.Context, unit string) (with, running bool, err error) {
+	out, err := exec.CommandContext(ctx, s.Program, "show", "--property=MainPID", "--value", unit).Output()
 	if err != nil {
+		return false, false, fmt.Errorf("systemctl show %s: %w", unit, err)
+	}
+	pid := strings.TrimSpace(string(out))
+	if pid == "" || pid == "0" {
+		return false, false, nil
+	}
+	environment, err := os.ReadFile(filepath.Join("/proc", pid, "environ"))
+	if err != nil {
+		return false, false, fmt.Errorf("reading the environment of %s: %w", unit, err)
+	}
+	return bytes.Contains(append([]byte{0}, environment...), []byte("\x00"+startedWith+"=")), true, nil
+}
+
+// settleTime is how long a kubelet must stay active after a restart: one that rejects its
+// configuration ends within a second.
+const settleTime = 3 * time.Second
+
+// Restart restarts a unit and returns an error unless it stays active.
+func (s Systemctl) Restart(ctx context.Context, unit string) error {
+	if err := s.Run(ctx, "restart", unit); err != nil {
 		return err
 	}
-	files, err := i.PlanUninstall()
-	if err != nil {
-		return err
-	}
-	for _, f := range files {
-		if f.Text != "" {
-			fmt.Fprintf(out, "remove %s\n", f.Path)
+	for deadline := time.Now().Add(settleTime); time.Now().Before(deadline); {
+		if err := s.Run(ctx, "is-active", "--quiet", unit); err != nil {
+			return fmt.Errorf("%s does not stay active, see journalctl -u %s: %w", unit, unit, err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(settleTime / 10):
 		}
 	}
-	if n.DryRun {
-		return nil
-	}
-	stopped, err := i.Uninstall(ctx)
-	switch {
-	case err != nil:
-		return err
-	case stopped:
-		_, err = fmt.Fprintln(out, "uninstalled: the units of the shim are disabled, and the kubelet is configured without it")
-	default:
-		_, err = fmt.Fprintf(out,
-			"the kubelet may use the shim until: systemctl restart %s; then run this command again to stop the shim\n", n.KubeletUnit)
-	}
-	return err
-}
-
-// StartBypass calls [Installer.StartBypass].
-func (n *Node) StartBypass(ctx context.Context, reason string) (began bool, err error) {
-	i, err := n.installer()
-	if err != nil {
-		return false, err
-	}
-	return i.StartBypass(ctx, reason)
-}
-
-// EndBypass calls [Installer.EndBypass].
-func (n *Node) EndBypass(ctx context.Context) (ended bool, err error) {
-	i, err := n.installer()
-	if err != nil {
-		return false, err
-	}
-	return i.EndBypass(ctx)
-}
-
-// Status returns the state of the shim on the node, and that of its agent if the node is this
-// machine.
-func (n *Node) Status(ctx context.Context, agent node.StatusClient) (Status, error) {
-	i, err := n.installer()
-	if err != nil {
-		return Status{}, err
-	}
-	path, err := n.ConfigPath()
-	if err != nil {
-		return Status{}, err
-	}
-	s := i.Status(ctx)
-	if c, err := shim.Kind().FromFile(path).Load(); err == nil {
-		s.Shim.Mode = string(c.Mode())
-	}
-	if !n.IsThisMachine() {
-		return s, nil
-	}
-	switch status, err := agent.Status(ctx); {
-	case err == nil:
-		s.Agent = &status
-	case !errors.Is(err, node.ErrNotServed):
-		s.AgentError = err.Error()
-	}
-	return s, nil
+	return nil
 }

@@ -5,6 +5,7 @@ package install_test
 
 import (
 	"context"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -115,9 +116,10 @@ func TestInstall_Restart(t *testing.T) {
 		{"a second restart", true, false, false},
 	} {
 		i.RestartKubelet = step.restart
-		waits, err := i.Install(t.Context())
-		if err != nil || waits != step.waits {
-			t.Fatalf("%s: the kubelet awaits a restart: %v, %v", step.name, waits, err)
+		var out strings.Builder
+		err := i.Install(t.Context(), &out)
+		if waits := strings.Contains(out.String(), "after: systemctl restart kubelet.service"); err != nil || waits != step.waits {
+			t.Fatalf("%s: %v, the kubelet awaits a restart: %v", step.name, err, waits)
 		}
 		if got := systemd.calls("restart"); got != step.want {
 			t.Errorf("%s: restarted: %v, want %v", step.name, got, step.want)
@@ -137,18 +139,18 @@ func TestUninstall_Restart(t *testing.T) {
 			systemd := newFakeSystemd(t, root)
 			before := read(t, root)
 			i := runningInstaller(root, systemd)
-			if _, err := i.Install(t.Context()); err != nil {
+			if err := i.Install(t.Context(), io.Discard); err != nil {
 				t.Fatal(err)
 			}
 			systemd.run("systemctl", "restart") // uses the shim
 			systemd.calls("")                   // forget the calls of the installation
 			for call := range 3 {
-				if stopped, err := i.Uninstall(t.Context()); err != nil || stopped || systemd.calls("disable") {
+				if stopped, err := uninstall(t, i); err != nil || stopped || systemd.calls("disable") {
 					t.Fatalf("call %d has stopped the shim under the kubelet that uses it: %v", call, err)
 				}
 			}
 			end(i, systemd)
-			if stopped, err := i.Uninstall(t.Context()); err != nil || !stopped || !systemd.calls("disable") {
+			if stopped, err := uninstall(t, i); err != nil || !stopped || !systemd.calls("disable") {
 				t.Errorf("the kubelet has ended: stopped %v, %v", stopped, err)
 			}
 			if after := read(t, root); !maps.Equal(after, before) {
@@ -163,13 +165,13 @@ func TestUninstall_Unclear(t *testing.T) {
 	root := kubeadmNode.write(t)
 	systemd := newFakeSystemd(t, root)
 	i := runningInstaller(root, systemd)
-	if _, err := i.Install(t.Context()); err != nil {
+	if err := i.Install(t.Context(), io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	systemd.run("stop")
 	systemd.set("pid", "2147483647\n") // is not the ID of a process
 	defer systemd.set("pid", "0\n")
-	if stopped, err := i.Uninstall(t.Context()); err == nil || stopped || systemd.calls("disable") {
+	if stopped, err := uninstall(t, i); err == nil || stopped || systemd.calls("disable") {
 		t.Errorf("stopped %v, %v", stopped, err)
 	}
 	if text := read(t, root)[ownUnit]; !strings.Contains(text, flag) {

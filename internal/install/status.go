@@ -17,6 +17,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
 )
 
@@ -61,8 +62,28 @@ func (s *Status) OK() bool {
 // statusTimeout limits the calls of the shim.
 const statusTimeout = 10 * time.Second
 
-// Status returns the state of the node. A shim is only called if the node is this machine.
-func (i *Installer) Status(ctx context.Context) Status {
+// Status returns the state of the node. Shim and agent are only called if the node is this machine.
+func (i *Installer) Status(ctx context.Context, agent node.StatusClient) Status {
+	s := i.shimStatus(ctx)
+	if path, err := i.Root.Path(i.Config); err == nil {
+		if c, err := shim.Kind().FromFile(path).Load(); err == nil {
+			s.Shim.Mode = string(c.Mode())
+		}
+	}
+	if !i.Root.IsThisMachine() {
+		return s
+	}
+	switch status, err := agent.Status(ctx); {
+	case err == nil:
+		s.Agent = &status
+	case !errors.Is(err, node.ErrNotServed):
+		s.AgentError = err.Error()
+	}
+	return s
+}
+
+// shimStatus is Status without the agent and the mode.
+func (i *Installer) shimStatus(ctx context.Context) Status {
 	s := Status{Kubelet: KubeletStatus{Unit: i.KubeletUnit}, Shim: ShimStatus{Listen: i.Listen, Runtime: i.Runtime, Problems: []string{}}}
 	if k, err := ReadKubelet(i.Root, i.KubeletUnit); err != nil {
 		s.Kubelet.Error = err.Error()
