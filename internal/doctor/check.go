@@ -19,21 +19,6 @@ import (
 // others. In a large cluster one habit gives thousands.
 const MaxFindings = 20
 
-// Check is a row of the table of checks.
-type Check struct {
-	Code     string
-	Severity policy.Severity
-	What     string // what is wrong, for the documentation
-
-	cause string // why it is wrong, or what follows from it
-	next  string // the command to run next; $NS, $NAME: of the object; $DNS, $CONFIG: of the cluster DNS
-
-	unless string // earlier codes that cause this one: then it is a line of their evidence
-	needs  []need // without which the check cannot run
-	whole  []need // without which no hit does not mean healthy
-	find   func(*view) []hit
-}
-
 // hit is a finding of a check.
 type hit struct {
 	object   object
@@ -60,6 +45,18 @@ func (o object) String() string {
 
 // need is a condition for a check. why is empty if the check does not apply to the cluster.
 type need func(*view) (why string, ok bool)
+
+type needs []need
+
+// met reports whether all needs are met; why is that of the first that is not.
+func (list needs) met(v *view) (why string, ok bool) {
+	for _, n := range list {
+		if why, ok := n(v); !ok {
+			return why, false
+		}
+	}
+	return "", true
+}
 
 // read needs all objects of some kinds.
 func read(kinds ...Kind) need {
@@ -105,11 +102,8 @@ const tooLate = "the time was over before the check ended: set --timeout"
 func Run(ctx context.Context, s *Snapshot) v1alpha1.DoctorResult {
 	v := newView(s)
 	v.done = ctx.Done()
-	r := run{view: v, causes: map[string]string{}}
-	r.result = v1alpha1.DoctorResult{Findings: []v1alpha1.DoctorFinding{}, NotChecked: []v1alpha1.DoctorNotChecked{}, Probes: s.Probes}
-	if r.result.Probes == nil {
-		r.result.Probes = []v1alpha1.DoctorProbe{}
-	}
+	r := run{view: v, causes: map[string]string{}, result: v1alpha1.DoctorResult{
+		Findings: []v1alpha1.DoctorFinding{}, NotChecked: []v1alpha1.DoctorNotChecked{}, Probes: append([]probe{}, s.Probes...)}}
 	for _, c := range Checks() {
 		r.check(c)
 	}
@@ -131,7 +125,7 @@ type run struct {
 
 // check runs a check, and adds its findings: to the evidence of their cause, if that was found.
 func (r *run) check(c Check) {
-	why, ok := all(c.needs, r.view)
+	why, ok := c.needs.met(r.view)
 	if !ok {
 		r.addNotChecked(c.Code, why)
 		return
@@ -142,7 +136,7 @@ func (r *run) check(c Check) {
 		return
 	}
 	if len(hits) == 0 {
-		if why, _ := all(c.whole, r.view); why != "" {
+		if why, _ := c.whole.met(r.view); why != "" {
 			r.addNotChecked(c.Code, why)
 			return
 		}
@@ -172,16 +166,6 @@ func rank(severity string) int {
 	return slices.Index([]string{string(policy.SeverityError), string(policy.SeverityWarning), string(policy.SeverityInfo)}, severity)
 }
 
-// all reports whether all needs are met; why is that of the first that is not.
-func all(needs []need, v *view) (why string, ok bool) {
-	for _, n := range needs {
-		if why, ok := n(v); !ok {
-			return why, false
-		}
-	}
-	return "", true
-}
-
 // addNotChecked adds a check that could not run. The reason may quote a container or a node; "": the check
 // does not apply.
 func (r *run) addNotChecked(code, why string) {
@@ -198,13 +182,20 @@ func (r *run) addNotChecked(code, why string) {
 
 // findings returns the findings of hits, with bounded texts.
 func (c Check) findings(v *view, hits []hit) (list []v1alpha1.DoctorFinding) {
+	namespace, config := systemNamespace, "coredns"
+	if v.dns != nil {
+		namespace = v.dns.Namespace
+	}
+	if v.corefile != nil {
+		config = v.corefile.config.Name
+	}
 	for i, h := range hits {
 		if i == MaxFindings {
 			list[i-1].More = len(hits) - i
 			break
 		}
 		o := object{h.object.kind, excerpt.Text(h.object.namespace, excerpt.MaxValue), excerpt.Text(h.object.name, excerpt.MaxValue)}
-		names := strings.NewReplacer("$NS", o.namespace, "$NAME", o.name, "$DNS", v.dnsNamespace(), "$CONFIG", v.configName())
+		names := strings.NewReplacer("$NS", o.namespace, "$NAME", o.name, "$DNS", namespace, "$CONFIG", config)
 		list = append(list, v1alpha1.DoctorFinding{
 			Code: c.Code, Severity: string(c.Severity), Object: o.String(), Message: excerpt.Text(h.message, excerpt.MaxMessage),
 			Evidence: append([]string{}, excerpt.List(h.evidence)...), Cause: cmp.Or(h.cause, c.cause),
@@ -212,20 +203,4 @@ func (c Check) findings(v *view, hits []hit) (list []v1alpha1.DoctorFinding) {
 		})
 	}
 	return list
-}
-
-// dnsNamespace returns the namespace of the cluster DNS.
-func (v *view) dnsNamespace() string {
-	if v.dns == nil {
-		return systemNamespace
-	}
-	return v.dns.Namespace
-}
-
-// configName returns the name of the ConfigMap with the Corefile.
-func (v *view) configName() string {
-	if v.corefile == nil {
-		return "coredns"
-	}
-	return v.corefile.config.Name
 }

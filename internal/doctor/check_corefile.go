@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/corefile"
 )
@@ -30,7 +31,7 @@ func findNoConfiguration(v *view) (hits []hit) {
 	for _, p := range v.dnsPods {
 		for _, volume := range p.Spec.Volumes {
 			source := volume.ConfigMap
-			if source == nil || source.Optional != nil && *source.Optional || seen[source.Name] {
+			if source == nil || ptr.Deref(source.Optional, false) || seen[source.Name] {
 				continue
 			}
 			seen[source.Name] = true
@@ -95,19 +96,21 @@ func findRefused(v *view) []hit {
 	return []hit{h}
 }
 
-// ownAddresses returns the addresses of the cluster DNS.
-func (v *view) ownAddresses() []netip.Addr {
-	own := slices.Clone(v.clusterDNS)
-	for _, text := range v.dns.Spec.ClusterIPs {
-		if a, err := netip.ParseAddr(text); err == nil {
-			own = append(own, a)
-		}
+// addressOf returns the address of a server of the plugin forward; ok is false if it is
+// another kind of text, such as a file.
+func addressOf(to string) (addr netip.Addr, ok bool) {
+	if _, rest, hasScheme := strings.Cut(to, "://"); hasScheme {
+		to, _, _ = strings.Cut(rest, "%")
 	}
-	return own
+	if withPort, err := netip.ParseAddrPort(to); err == nil {
+		return withPort.Addr().Unmap(), true
+	}
+	addr, err := netip.ParseAddr(strings.Trim(to, "[]"))
+	return addr.Unmap(), err == nil
 }
 
 func findLoop(v *view) (hits []hit) {
-	own := v.ownAddresses()
+	own := slices.Concat(v.clusterDNS, v.addrs)
 	for _, f := range v.corefile.find("forward") {
 		for _, to := range f.Args[min(1, len(f.Args)):] {
 			addr, isAddr := addressOf(to)
@@ -137,7 +140,7 @@ func (v *view) ownFileHits(f located) []hit {
 			return []hit{h}
 		}
 	}
-	if v.kubelet != nil && v.kubelet.ResolvConf != nil && *v.kubelet.ResolvConf == stubResolver {
+	if v.kubelet != nil && ptr.Deref(v.kubelet.ResolvConf, "") == stubResolver {
 		h := v.corefileHit("it forwards to the servers of the node's resolv.conf, which is a stub",
 			f.evidence(), v.kubelet.source.String()+", resolvConf: "+stubResolver)
 		h.cause = "127.0.0.53 is systemd-resolved on the node; in a pod nothing listens there"
@@ -151,8 +154,8 @@ func (v *view) ownFileHits(f located) []hit {
 func findDomain(v *view) []hit {
 	plugins, zones := v.corefile.find("kubernetes"), v.corefile.kubernetesZones()
 	var evidence []string
-	switch want := strings.ToLower(v.kubeletDomain()) + "."; {
-	case v.corefile.imports():
+	switch want := strings.ToLower(v.kubeletDomain) + "."; {
+	case v.corefile.partial:
 	case len(plugins) == 0:
 		for _, b := range v.corefile.blocks {
 			evidence = append(evidence, blockLine(b))
@@ -178,7 +181,7 @@ func findLostNames(v *view) (hits []hit) {
 			}
 		}
 	}
-	if len(v.endpoints) == 0 || v.endpoints[0].udp == 0 || len(v.corefile.blocks) == 0 || v.corefile.imports() {
+	if len(v.endpoints) == 0 || v.endpoints[0].udp == 0 || len(v.corefile.blocks) == 0 || v.corefile.partial {
 		return hits
 	}
 	port := strconv.Itoa(int(v.endpoints[0].udp))
@@ -202,7 +205,7 @@ func (d located) losesNames(domain string) string {
 		isOther := len(d.Args) > 2 && !slices.ContainsFunc(d.Args[2:], func(zone string) bool {
 			return isWithin(domain, strings.ToLower(strings.Trim(zone, "."))) || zone == "."
 		})
-		if isOfCluster && len(d.Args) > 1 && !isOther && len(d.Find("match"))+len(d.Find("fallthrough")) == 0 && d.answersA() {
+		if isOfCluster && !isOther && d.answersA() && len(d.Find("match"))+len(d.Find("fallthrough")) == 0 {
 			return "template answers for all names, also of the cluster"
 		}
 	case "acl":
@@ -217,6 +220,12 @@ func (d located) losesNames(domain string) string {
 	return ""
 }
 
+// answersA reports whether a template answers for the addresses of names: NXDOMAIN for AAAA is for the whole name.
+func (d located) answersA() bool {
+	denies := slices.ContainsFunc(d.Find("rcode"), func(r corefile.Directive) bool { return r.String() == "rcode "+rcodeNXDomain })
+	return len(d.Args) > 1 && (d.Args[1] == "A" || d.Args[1] == "ANY" || denies && d.Args[1] == "AAAA")
+}
+
 const (
 	maxDenial     = 3600 // seconds for which the absence of a name may be cached
 	minConcurrent = 100  // queries that may wait for the upstream servers
@@ -224,9 +233,9 @@ const (
 
 // findValues returns values that are valid, and lose or delay queries.
 func findValues(v *view) (hits []hit) {
-	for _, name := range v.corefile.ignored {
-		h := v.corefileHit("no import of the Corefile matches the key", name)
-		h.object.name, _, _ = strings.Cut(name, "/")
+	for _, file := range v.corefile.ignored {
+		h := v.corefileHit("no import of the Corefile matches the key", file.name)
+		h.object.name, _, _ = strings.Cut(file.name, "/")
 		h.cause = "the file is mounted, and CoreDNS does not read it"
 		hits = append(hits, h)
 	}
@@ -252,22 +261,16 @@ func findValues(v *view) (hits []hit) {
 	return hits
 }
 
-// answersA reports whether a template answers for the addresses of names: NXDOMAIN for AAAA is for the whole name.
-func (d located) answersA() bool {
-	denies := slices.ContainsFunc(d.Find("rcode"), func(r corefile.Directive) bool { return slices.Equal(r.Args, []string{rcodeNXDomain}) })
-	return d.Args[1] == "A" || d.Args[1] == "ANY" || denies && d.Args[1] == "AAAA"
-}
-
 // findNoForward returns the Corefiles that lose names outside the cluster, or reverse names.
 func findNoForward(v *view) (hits []hit) {
-	b := v.corefile.rootBlock()
+	root := slices.IndexFunc(v.corefile.blocks, func(b corefile.Block) bool { return slices.Contains(b.Zones(), ".") })
 	switch {
-	case v.corefile.imports():
-	case b == nil:
+	case v.corefile.partial:
+	case root < 0:
 		first, _, _ := strings.Cut(v.corefile.text, "\n")
 		return []hit{v.corefileHit("no server block serves names outside the cluster", evidenceLine("", 1, first))}
-	case len(b.Find("forward"))+len(b.Find("grpc")) == 0:
-		return []hit{v.corefileHit("no forward in the block of the zone .", blockLine(*b))}
+	case len(v.corefile.blocks[root].Find("forward"))+len(v.corefile.blocks[root].Find("grpc")) == 0:
+		return []hit{v.corefileHit("no forward in the block of the zone .", blockLine(v.corefile.blocks[root]))}
 	}
 	for _, k := range v.corefile.find("kubernetes") {
 		falls := func(zone string) bool {
@@ -277,7 +280,7 @@ func findNoForward(v *view) (hits []hit) {
 			})
 		}
 		for _, zone := range []string{"in-addr.arpa.", "ip6.arpa."} {
-			if slices.Contains(zonesOf(k), zone) && !falls(zone) && b != nil {
+			if slices.Contains(zonesOf(k), zone) && !falls(zone) && root >= 0 {
 				hits = append(hits, v.corefileHit("no fallthrough for "+zone, k.evidence()))
 				break
 			}
@@ -287,7 +290,7 @@ func findNoForward(v *view) (hits []hit) {
 }
 
 func findNotReloaded(v *view) []hit {
-	if len(v.corefile.find("reload")) > 0 || v.corefile.imports() {
+	if len(v.corefile.find("reload")) > 0 || v.corefile.partial {
 		return nil
 	}
 	changed := lastChange(v.corefile.config)

@@ -10,6 +10,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
@@ -36,14 +38,19 @@ func findNoPods(v *view) (hits []hit) {
 		if len(s.Spec.Selector) == 0 || s.Spec.Type == corev1.ServiceTypeExternalName || s == v.dns {
 			return
 		}
+		isScaledDown := slices.ContainsFunc(v.Deployments, func(d appsv1.Deployment) bool {
+			return d.Namespace == s.Namespace && ptr.Deref(d.Spec.Replicas, 1) == 0 &&
+				selects(s.Spec.Selector, d.Spec.Template.Labels)
+		})
 		selected, name := v.selection(s), ""
 		if isHeadless(s) {
 			name = ": " + v.serviceDomain(s) + " does not exist"
 		}
 		switch {
-		case selected.pods == 0 && !v.isScaledDown(s):
+		case selected.pods == 0 && !isScaledDown:
 			hits = append(hits, found(serviceObject(s), "the selector matches no pod"+name,
-				"spec.selector: "+labels(s.Spec.Selector), fmt.Sprintf("%d pods in the namespace", len(v.byNamespace[s.Namespace]))))
+				"spec.selector: "+k8slabels.Set(s.Spec.Selector).String(),
+				fmt.Sprintf("%d pods in the namespace", len(v.byNamespace[s.Namespace]))))
 		case selected.pods > 0 && !selected.ready && isHeadless(s) && !s.Spec.PublishNotReadyAddresses:
 			evidence := []string{"spec.publishNotReadyAddresses: false"}
 			for _, p := range selected.first {
@@ -78,14 +85,6 @@ func (v *view) selection(s *corev1.Service) (result selection) {
 		}
 	}
 	return result
-}
-
-// isScaledDown reports whether a Service selects the pods of a Deployment with 0 replicas.
-func (v *view) isScaledDown(s *corev1.Service) bool {
-	return slices.ContainsFunc(v.Deployments, func(d appsv1.Deployment) bool {
-		return d.Namespace == s.Namespace && d.Spec.Replicas != nil && *d.Spec.Replicas == 0 &&
-			selects(s.Spec.Selector, d.Spec.Template.Labels)
-	})
 }
 
 func findSubdomain(v *view) (hits []hit) {

@@ -6,6 +6,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
@@ -14,15 +15,10 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 )
-
-// networkNeeds are the needs of checks about NetworkPolicies between pods and the cluster DNS. Policies are
-// enforced behind the address of a Service: they see the address and the port of the pod.
-func networkNeeds() []need {
-	return []need{needDNS, read(Networks, Pods, Namespaces, Slices), needEndpoints}
-}
 
 func findDenied(v *view) []hit {
 	return slices.Concat(v.deniedEgress(corev1.ProtocolUDP), findDeniedIngress(v), findDeniedServers(v))
@@ -33,11 +29,13 @@ func findDeniedServers(v *view) []hit {
 	for _, p := range v.dnsPods {
 		var evidence []string
 		permits := false
-		v.policiesOf(p, networkingv1.PolicyTypeEgress, func(n *networkPolicy) bool {
+		for n := range v.policiesOf(p, networkingv1.PolicyTypeEgress) {
 			permits = permits || len(n.Spec.Egress) > 0
 			evidence = append(evidence, fmt.Sprintf("NetworkPolicy %s/%s selects the pod: 0 egress rules", n.Namespace, n.Name))
-			return !permits && len(evidence) < maxLines
-		})
+			if permits || len(evidence) == maxLines {
+				break
+			}
+		}
 		if len(evidence) > 0 && !permits {
 			return []hit{found(podObject(p), "NetworkPolicies deny it the API server and the upstream servers", evidence...)}
 		}
@@ -45,10 +43,9 @@ func findDeniedServers(v *view) []hit {
 	return nil
 }
 
-func findDeniedTCP(v *view) []hit { return v.deniedEgress(corev1.ProtocolTCP) }
-
-// needEndpoints are endpoints of the cluster DNS with the right ports, and their pods, which the peers
-// of a policy select; their absence is a finding of its own.
+// needEndpoints are endpoints of the cluster DNS with the right ports, and their pods, which the peers of a policy select;
+// their absence is a finding of its own. Policies are enforced behind the address of a Service: they see the address and
+// the port of the pod.
 func needEndpoints(v *view) (string, bool) {
 	return "", len(v.endpoints) > 0 && len(v.dnsPods) > 0 && len(v.closedPorts(v.dns)) == 0
 }
@@ -61,36 +58,30 @@ func matches(s *metav1.LabelSelector, set map[string]string) bool {
 
 // deniedEgress returns the pods that cannot query the cluster DNS over a protocol. A pod that
 // cannot do so over UDP has no finding for TCP, too.
-func (v *view) deniedEgress(protocol corev1.Protocol) []hit {
-	if v.denied == nil {
-		v.denied = map[corev1.Protocol][]hit{}
-		for _, p := range v.inScope() {
-			v.addDenied(p)
+func (v *view) deniedEgress(protocol corev1.Protocol) (hits []hit) {
+	at := netip.AddrPortFrom(v.endpoints[0].addr, uint16(v.endpoints[0].port(protocol)))
+	for _, p := range v.inScope() {
+		needsDNS := !p.Spec.HostNetwork && p.Spec.DNSPolicy != corev1.DNSNone && p.Spec.DNSPolicy != corev1.DNSDefault
+		if !needsDNS || v.dnsPodNames[p.Name] == p {
+			continue
 		}
+		egress := v.egress(p)
+		isDenied := !egress.udp
+		if protocol == corev1.ProtocolTCP {
+			isDenied = egress.udp && !egress.tcp
+		}
+		if egress.policies == 0 || !isDenied {
+			continue
+		}
+		hits = append(hits, found(podObject(p), fmt.Sprintf("NetworkPolicies of %s deny it the cluster DNS over %s", p.Namespace, protocol),
+			egress.lines(func(n *networkPolicy) string {
+				return fmt.Sprintf("%d egress rules, none permits %s to %s", len(n.Spec.Egress), protocol, at)
+			})...))
 	}
-	return v.denied[protocol]
+	return hits
 }
 
-func (v *view) addDenied(p *corev1.Pod) {
-	needsDNS := !p.Spec.HostNetwork && p.Spec.DNSPolicy != corev1.DNSNone && p.Spec.DNSPolicy != corev1.DNSDefault
-	if !needsDNS || v.dnsPodNames[p.Name] == p {
-		return
-	}
-	egress, protocol := v.egress(p), corev1.ProtocolUDP
-	if egress.policies == 0 || egress.udp && egress.tcp {
-		return
-	}
-	if egress.udp {
-		protocol = corev1.ProtocolTCP
-	}
-	h := found(podObject(p), fmt.Sprintf("NetworkPolicies of %s deny it the cluster DNS over %s", p.Namespace, protocol))
-	for _, n := range egress.first {
-		h.evidence = append(h.evidence, fmt.Sprintf("NetworkPolicy %s/%s selects the pod: %d egress rules, none permits %s to %s",
-			n.Namespace, n.Name, len(n.Spec.Egress), protocol, v.endpointText(protocol)))
-	}
-	h.evidence = moreLine(h.evidence, egress.policies, len(egress.first))
-	v.denied[protocol] = append(v.denied[protocol], h)
-}
+func findDeniedTCP(v *view) []hit { return v.deniedEgress(corev1.ProtocolTCP) }
 
 // port returns the port for a protocol. If the Service does not have it, which is a finding of
 // its own, the port of the other protocol is likely.
@@ -99,10 +90,6 @@ func (e endpoint) port(protocol corev1.Protocol) int32 {
 		return cmp.Or(e.udp, e.tcp)
 	}
 	return cmp.Or(e.tcp, e.udp)
-}
-
-func (v *view) endpointText(protocol corev1.Protocol) string {
-	return netip.AddrPortFrom(v.endpoints[0].addr, uint16(v.endpoints[0].port(protocol))).String()
 }
 
 // permitsEgress reports whether a policy permits queries to an endpoint of the cluster DNS, or
@@ -118,18 +105,11 @@ func (v *view) permitsEgress(n *networkingv1.NetworkPolicy, protocol corev1.Prot
 				return true
 			}
 		}
-		if v.permitsNodeCache(rule, protocol) {
-			return true
-		}
-	}
-	return false
-}
-
-func (v *view) permitsNodeCache(rule networkingv1.NetworkPolicyEgressRule, protocol corev1.Protocol) bool {
-	for _, a := range v.clusterDNS {
-		cache := endpoint{addr: a, udp: dnsPort, tcp: dnsPort}
-		if a.IsLinkLocalUnicast() && v.permitsPort(rule.Ports, protocol, cache) && v.permitsPeer(rule.To, "", a, nil) {
-			return true
+		for _, a := range v.clusterDNS {
+			cache := endpoint{addr: a, udp: dnsPort, tcp: dnsPort}
+			if a.IsLinkLocalUnicast() && v.permitsPort(rule.Ports, protocol, cache) && v.permitsPeer(rule.To, "", a, nil) {
+				return true
+			}
 		}
 	}
 	return false
@@ -150,34 +130,22 @@ func (v *view) permitsPort(ports []networkingv1.NetworkPolicyPort, protocol core
 		return true
 	}
 	return slices.ContainsFunc(ports, func(p networkingv1.NetworkPolicyPort) bool {
-		own := corev1.ProtocolTCP
-		if p.Protocol != nil {
-			own = *p.Protocol
-		}
 		switch {
-		case own != protocol:
+		case ptr.Deref(p.Protocol, corev1.ProtocolTCP) != protocol:
 			return false
 		case p.Port == nil:
 			return true
-		case p.Port.StrVal != "":
-			return v.namedPort(e, p.Port.StrVal, protocol)
+		case p.Port.StrVal != "": // the name of the DNS port of the pod
+			return slices.ContainsFunc(v.dnsPod(e).Spec.Containers, func(c corev1.Container) bool {
+				return slices.ContainsFunc(c.Ports, func(own corev1.ContainerPort) bool {
+					return own.Name == p.Port.StrVal && own.ContainerPort == e.port(protocol)
+				})
+			})
 		case p.EndPort != nil:
 			return p.Port.IntVal <= e.port(protocol) && e.port(protocol) <= *p.EndPort
 		}
 		return p.Port.IntVal == e.port(protocol)
 	})
-}
-
-// namedPort reports whether a port of this name in the pod of an endpoint is its DNS port.
-func (v *view) namedPort(e endpoint, name string, protocol corev1.Protocol) bool {
-	for _, c := range v.dnsPod(e).Spec.Containers {
-		for _, port := range c.Ports {
-			if port.Name == name && port.ContainerPort == e.port(protocol) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // permitsPeer reports whether the peers of a rule include an address and the pod that has it;
@@ -189,68 +157,46 @@ func (v *view) permitsPeer(peers []networkingv1.NetworkPolicyPeer, namespace str
 	return slices.ContainsFunc(peers, func(peer networkingv1.NetworkPolicyPeer) bool {
 		switch {
 		case peer.IPBlock != nil:
-			return blockContains(peer.IPBlock, addr)
+			contains := func(cidr string) bool {
+				block, err := netip.ParsePrefix(cidr)
+				return err == nil && block.Contains(addr)
+			}
+			return contains(peer.IPBlock.CIDR) && !slices.ContainsFunc(peer.IPBlock.Except, contains)
 		case p == nil:
 			return false
 		case peer.NamespaceSelector == nil && p.Namespace != namespace:
 			return false
-		case peer.NamespaceSelector != nil && !matches(peer.NamespaceSelector, v.namespaceLabels(p.Namespace)):
-			return false
+		case peer.NamespaceSelector != nil:
+			set := map[string]string{corev1.LabelMetadataName: p.Namespace} // every one has its name as a label
+			if n := v.namespaces[p.Namespace]; n != nil {
+				maps.Copy(set, n.Labels)
+			}
+			if !matches(peer.NamespaceSelector, set) {
+				return false
+			}
 		}
 		return peer.PodSelector == nil || matches(peer.PodSelector, p.Labels)
 	})
 }
 
-func blockContains(b *networkingv1.IPBlock, addr netip.Addr) bool {
-	contains := func(cidr string) bool {
-		p, err := netip.ParsePrefix(cidr)
-		return err == nil && p.Contains(addr)
-	}
-	return contains(b.CIDR) && !slices.ContainsFunc(b.Except, contains)
-}
-
-// namespaceLabels returns the labels of a namespace. Every one has its name as a label.
-func (v *view) namespaceLabels(name string) map[string]string {
-	set := map[string]string{corev1.LabelMetadataName: name}
-	if n := v.namespaces[name]; n != nil {
-		maps.Copy(set, n.Labels)
-	}
-	return set
-}
-
+// findDeniedIngress returns a pod of the cluster DNS to which NetworkPolicies permit queries neither of some other
+// namespace nor of addresses.
 func findDeniedIngress(v *view) []hit {
 	for _, e := range v.endpoints {
-		p := v.dnsPod(e)
-		var list permitted
-		isOpen := false
-		v.policiesOf(p, networkingv1.PolicyTypeIngress, func(n *networkPolicy) bool {
+		list, isOpen := permitted{}, false
+		for n := range v.policiesOf(v.dnsPod(e), networkingv1.PolicyTypeIngress) {
 			list.add(n)
-			isOpen = v.permitsIngress(n.NetworkPolicy, e)
-			return !isOpen
-		})
-		if list.policies == 0 || isOpen {
-			continue
+			isOpen = isOpen || slices.ContainsFunc(n.Spec.Ingress, func(rule networkingv1.NetworkPolicyIngressRule) bool {
+				isOther := func(p networkingv1.NetworkPolicyPeer) bool { return p.IPBlock != nil || p.NamespaceSelector != nil }
+				return v.permitsPort(rule.Ports, corev1.ProtocolUDP, e) && (len(rule.From) == 0 || slices.ContainsFunc(rule.From, isOther))
+			})
 		}
-		h := found(podObject(p), "NetworkPolicies permit no queries of other namespaces")
-		for _, n := range list.first {
-			h.evidence = append(h.evidence,
-				fmt.Sprintf("NetworkPolicy %s/%s selects the pod: %d ingress rules", n.Namespace, n.Name, len(n.Spec.Ingress)))
+		if list.policies > 0 && !isOpen {
+			return []hit{found(podObject(v.dnsPod(e)), "NetworkPolicies permit no queries of other namespaces",
+				list.lines(func(n *networkPolicy) string { return fmt.Sprintf("%d ingress rules", len(n.Spec.Ingress)) })...)}
 		}
-		h.evidence = moreLine(h.evidence, list.policies, len(list.first))
-		return []hit{h}
 	}
 	return nil
-}
-
-// permitsIngress reports whether a policy permits queries of some other namespace, or of
-// addresses.
-func (v *view) permitsIngress(n *networkingv1.NetworkPolicy, e endpoint) bool {
-	return slices.ContainsFunc(n.Spec.Ingress, func(rule networkingv1.NetworkPolicyIngressRule) bool {
-		return v.permitsPort(rule.Ports, corev1.ProtocolUDP, e) && (len(rule.From) == 0 ||
-			slices.ContainsFunc(rule.From, func(p networkingv1.NetworkPolicyPeer) bool {
-				return p.IPBlock != nil || p.NamespaceSelector != nil
-			}))
-	})
 }
 
 // maxLines is the number of objects of a list that a finding has as evidence. It is below the
@@ -273,28 +219,28 @@ type networkPolicy struct {
 	permits  map[corev1.Protocol]bool // nil: not known yet
 }
 
-// indexNetworks parses the selectors of the NetworkPolicies. A selector that is invalid selects nothing.
-func (v *view) indexNetworks() {
-	v.networks = map[string][]*networkPolicy{}
-	for i := range v.Networks {
-		n := &v.Networks[i]
+// indexNetworks returns the NetworkPolicies by namespace. A selector that is invalid selects nothing.
+func indexNetworks(list []networkingv1.NetworkPolicy) map[string][]*networkPolicy {
+	networks := map[string][]*networkPolicy{}
+	for i := range list {
+		n := &list[i]
 		if selector, err := metav1.LabelSelectorAsSelector(&n.Spec.PodSelector); err == nil {
-			v.networks[n.Namespace] = append(v.networks[n.Namespace], &networkPolicy{NetworkPolicy: n, selector: selector})
+			networks[n.Namespace] = append(networks[n.Namespace], &networkPolicy{NetworkPolicy: n, selector: selector})
 		}
 	}
+	return networks
 }
 
 // policiesOf yields the NetworkPolicies with rules in a direction that select a pod.
-func (v *view) policiesOf(p *corev1.Pod, direction networkingv1.PolicyType, yield func(*networkPolicy) bool) {
-	if v.networks == nil {
-		v.indexNetworks()
-	}
-	for _, n := range v.networks[p.Namespace] {
-		if v.isLate() {
-			return
-		}
-		if slices.Contains(n.Spec.PolicyTypes, direction) && n.selector.Matches(k8slabels.Set(p.Labels)) && !yield(n) {
-			return
+func (v *view) policiesOf(p *corev1.Pod, direction networkingv1.PolicyType) iter.Seq[*networkPolicy] {
+	return func(yield func(*networkPolicy) bool) {
+		for _, n := range v.networks[p.Namespace] {
+			if v.isLate() {
+				return
+			}
+			if slices.Contains(n.Spec.PolicyTypes, direction) && n.selector.Matches(k8slabels.Set(p.Labels)) && !yield(n) {
+				return
+			}
 		}
 	}
 }
@@ -312,10 +258,18 @@ func (p *permitted) add(n *networkPolicy) {
 	}
 }
 
+// lines returns a line for each of the first policies, and the number of the others.
+func (p *permitted) lines(rules func(*networkPolicy) string) (lines []string) {
+	for _, n := range p.first {
+		lines = append(lines, fmt.Sprintf("NetworkPolicy %s/%s selects the pod: %s", n.Namespace, n.Name, rules(n)))
+	}
+	return moreLine(lines, p.policies, len(p.first))
+}
+
 // egress returns what the NetworkPolicies with egress rules permit a pod. The others are not
 // counted once both protocols are permitted.
 func (v *view) egress(p *corev1.Pod) (result permitted) {
-	v.policiesOf(p, networkingv1.PolicyTypeEgress, func(n *networkPolicy) bool {
+	for n := range v.policiesOf(p, networkingv1.PolicyTypeEgress) {
 		result.add(n)
 		if n.permits == nil {
 			n.permits = map[corev1.Protocol]bool{
@@ -325,7 +279,9 @@ func (v *view) egress(p *corev1.Pod) (result permitted) {
 		}
 		result.udp = result.udp || n.permits[corev1.ProtocolUDP]
 		result.tcp = result.tcp || n.permits[corev1.ProtocolTCP]
-		return !result.udp || !result.tcp
-	})
+		if result.udp && result.tcp {
+			break
+		}
+	}
 	return result
 }

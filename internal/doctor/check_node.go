@@ -13,6 +13,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 )
@@ -37,7 +38,7 @@ func findNetworkNotReady(v *view) []hit {
 
 // findLocalTraffic returns the nodes from which no pod reaches the DNS Service, because it keeps queries on their node.
 func findLocalTraffic(v *view) []hit {
-	if p := v.dns.Spec.InternalTrafficPolicy; p == nil || *p != corev1.ServiceInternalTrafficPolicyLocal {
+	if ptr.Deref(v.dns.Spec.InternalTrafficPolicy, "") != corev1.ServiceInternalTrafficPolicyLocal {
 		return nil
 	}
 	var evidence []string
@@ -105,26 +106,15 @@ func runsOn(d *appsv1.DaemonSet, n *corev1.Node) bool {
 	if !selects(d.Spec.Template.Spec.NodeSelector, n.Labels) {
 		return false
 	}
-	for _, taint := range n.Spec.Taints {
+	return !slices.ContainsFunc(n.Spec.Taints, func(taint corev1.Taint) bool {
 		if taint.Effect == corev1.TaintEffectPreferNoSchedule || strings.HasPrefix(taint.Key, "node.kubernetes.io/") {
-			continue // which the pods of a DaemonSet tolerate
+			return false // the pods of a DaemonSet tolerate it
 		}
-		if !tolerates(d.Spec.Template.Spec.Tolerations, taint) {
-			return false
-		}
-	}
-	return true
-}
-
-func tolerates(tolerations []corev1.Toleration, taint corev1.Taint) bool {
-	for _, t := range tolerations {
-		effect := t.Effect == "" || t.Effect == taint.Effect
-		exists := t.Operator == corev1.TolerationOpExists && (t.Key == "" || t.Key == taint.Key)
-		if effect && (exists || t.Key == taint.Key && t.Value == taint.Value) {
-			return true
-		}
-	}
-	return false
+		return !slices.ContainsFunc(d.Spec.Template.Spec.Tolerations, func(t corev1.Toleration) bool {
+			exists := t.Operator == corev1.TolerationOpExists && (t.Key == "" || t.Key == taint.Key)
+			return (t.Effect == "" || t.Effect == taint.Effect) && (exists || t.Key == taint.Key && t.Value == taint.Value)
+		})
+	})
 }
 
 // lastChange returns when the data of an object last changed, as far as is known.
@@ -151,16 +141,6 @@ type kubeletFacts struct {
 	addrs  []netip.Addr // of ClusterDNS, those that are addresses
 }
 
-func newKubeletFacts(c kube.KubeletConfiguration, source object) *kubeletFacts {
-	k := &kubeletFacts{KubeletConfiguration: c, source: source}
-	for _, text := range c.ClusterDNS {
-		if addr, err := netip.ParseAddr(text); err == nil {
-			k.addrs = append(k.addrs, addr.Unmap())
-		}
-	}
-	return k
-}
-
 // dns returns what pods get from the kubelet, for comparison and as evidence.
 func (k *kubeletFacts) dns() string {
 	return fmt.Sprintf("clusterDNS [%s], clusterDomain %q", strings.Join(k.ClusterDNS, ", "),
@@ -170,44 +150,39 @@ func (k *kubeletFacts) dns() string {
 // readKubelets sets the configurations of the kubelets: those with which they run, if they were
 // read, and the one that kubeadm keeps for them.
 func (v *view) readKubelets() {
+	add := func(c kube.KubeletConfiguration, source object) *kubeletFacts {
+		return &kubeletFacts{c, source, parseAddrs(c.ClusterDNS)}
+	}
 	for _, k := range v.Kubelets {
-		v.running = append(v.running, newKubeletFacts(k.Config, object{kind: "Node", name: k.Node}))
+		v.running = append(v.running, add(k.Config, object{kind: "Node", name: k.Node}))
 	}
 	slices.SortFunc(v.running, func(a, b *kubeletFacts) int { return cmp.Compare(a.source.name, b.source.name) })
-	v.readKubeletConfig()
+	if c := v.configMap(systemNamespace, KubeletConfigMap); c == nil {
+		v.kubeletErr = cmp.Or(v.unreadConfigMap(systemNamespace, KubeletConfigMap),
+			"there is no ConfigMap kube-system/kubelet-config: this installer does not keep the "+
+				"kubelets' configuration in the API; set --kubelets")
+	} else if k, err := kube.ParseKubeletConfiguration([]byte(c.Data["kubelet"])); err != nil {
+		v.kubeletErr = fmt.Sprintf("ConfigMap kube-system/kubelet-config: %v", err)
+	} else {
+		v.kubeletConfig = add(k, object{"ConfigMap", systemNamespace, KubeletConfigMap})
+	}
 	v.kubelet = v.kubeletConfig
 	if len(v.running) > 0 {
 		v.kubelet = v.running[0]
 	}
 	if v.kubelet != nil {
-		v.clusterDNS = v.kubelet.addrs
+		v.clusterDNS, v.kubeletDomain = v.kubelet.addrs, v.kubelet.ClusterDomain
 	}
 }
 
-// readKubeletConfig parses the configuration that kubeadm keeps for its kubelets.
-func (v *view) readKubeletConfig() {
-	c := v.configMap(systemNamespace, KubeletConfigMap)
-	if c == nil {
-		v.kubeletErr = cmp.Or(
-			v.unreadConfigMap(systemNamespace, KubeletConfigMap),
-			"there is no ConfigMap kube-system/kubelet-config: this installer does not keep the "+
-				"kubelets' configuration in the API; set --kubelets",
-		)
-		return
+// parseAddrs returns the texts that are addresses.
+func parseAddrs(texts []string) (list []netip.Addr) {
+	for _, text := range texts {
+		if a, err := netip.ParseAddr(text); err == nil {
+			list = append(list, a.Unmap())
+		}
 	}
-	k, err := kube.ParseKubeletConfiguration([]byte(c.Data["kubelet"]))
-	if err != nil {
-		v.kubeletErr = fmt.Sprintf("ConfigMap kube-system/kubelet-config: %v", err)
-		return
-	}
-	v.kubeletConfig = newKubeletFacts(k, object{"ConfigMap", systemNamespace, KubeletConfigMap})
-}
-
-func (v *view) kubeletDomain() string {
-	if v.kubelet == nil {
-		return ""
-	}
-	return v.kubelet.ClusterDomain
+	return list
 }
 
 // needRunning is the configuration of at least one kubelet that runs.

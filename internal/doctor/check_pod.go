@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
@@ -61,21 +62,28 @@ func findSandbox(v *view) (hits []hit) {
 	refused := map[string]bool{}
 	for _, e := range v.eventsOf(reasonSandbox) {
 		name := e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name
-		for _, part := range []string{"FQDN", "Hostname", "Subdomain", "resolv.conf", "nameserver"} {
-			if strings.Contains(e.Message, part) && !isReady(v.pods[name]) {
-				refused[name] = true
-				hits = append(hits, eventHit(e, "the kubelet cannot create the sandbox of the pod"))
-				break
-			}
+		isAboutDNS := slices.ContainsFunc([]string{"FQDN", "Hostname", "Subdomain", "resolv.conf", "nameserver"},
+			func(part string) bool { return strings.Contains(e.Message, part) })
+		if isAboutDNS && !isReady(v.pods[name]) {
+			refused[name] = true
+			hits = append(hits, eventHit(e, "the kubelet cannot create the sandbox of the pod"))
 		}
 	}
-	v.decide(func(p *corev1.Pod, d *policy.Decision) {
-		if d.Error != "" && !refused[p.Namespace+"/"+p.Name] {
-			isFQDN := p.Spec.SetHostnameAsFQDN != nil && *p.Spec.SetHostnameAsFQDN
-			hits = append(hits, found(podObject(p), "the kubelet refuses its host name", d.Error,
-				fmt.Sprintf("hostname %q, subdomain %q, setHostnameAsFQDN %t", p.Spec.Hostname, p.Spec.Subdomain, isFQDN)))
+	engine, err := v.engine("")
+	if err != nil {
+		return hits // the domain is invalid: a check of its own
+	}
+	for _, p := range v.inScope() {
+		if v.isLate() {
+			break
 		}
-	})
+		d := engine.Decide(kube.FromPod(p), resolvconf.File{})
+		if d.Error != "" && !refused[p.Namespace+"/"+p.Name] {
+			hits = append(hits, found(podObject(p), "the kubelet refuses its host name", d.Error,
+				fmt.Sprintf("hostname %q, subdomain %q, setHostnameAsFQDN %t", p.Spec.Hostname, p.Spec.Subdomain,
+					ptr.Deref(p.Spec.SetHostnameAsFQDN, false))))
+		}
+	}
 	return hits
 }
 
@@ -109,48 +117,17 @@ func findLimits(v *view) (hits []hit) {
 	return hits
 }
 
-// engine returns the policy engine for the cluster. The resolv.conf of the nodes is unknown,
-// and left out.
-func (v *view) engine() (*policy.Engine, error) {
-	return v.engineFor(v.clusterDNS)
-}
-
-// engineOf returns the policy engine for the pods of a node: with the addresses of its kubelet,
-// if they were read.
-func (v *view) engineOf(node string) (*policy.Engine, error) {
-	for _, k := range v.running {
-		if k.source.name == node {
-			return v.engineFor(k.addrs)
-		}
+// engine returns the policy engine for the pods of a node: with the addresses of its kubelet, if they were read. "": any
+// node. The resolv.conf of the nodes is unknown, and left out.
+func (v *view) engine(node string) (*policy.Engine, error) {
+	n := policy.Node{ClusterDNS: v.clusterDNS, ClusterDomain: v.domain}
+	if i := slices.IndexFunc(v.running, func(k *kubeletFacts) bool { return k.source.name == node }); i >= 0 {
+		n.ClusterDNS = v.running[i].addrs
 	}
-	return v.engine()
-}
-
-func (v *view) engineFor(clusterDNS []netip.Addr) (*policy.Engine, error) {
-	n := policy.Node{ClusterDNS: clusterDNS, ClusterDomain: v.domain}
-	if len(n.ClusterDNS) == 0 && v.dns != nil {
-		for _, text := range v.dns.Spec.ClusterIPs {
-			if a, err := netip.ParseAddr(text); err == nil {
-				n.ClusterDNS = append(n.ClusterDNS, a)
-			}
-		}
+	if len(n.ClusterDNS) == 0 {
+		n.ClusterDNS = v.addrs
 	}
 	return policy.New(n)
-}
-
-// decide calls f with the decision about one pod of each controller in the scope.
-func (v *view) decide(f func(*corev1.Pod, *policy.Decision)) {
-	engine, err := v.engine()
-	if err != nil {
-		return // the domain is invalid: a check of its own
-	}
-	for _, p := range v.inScope() {
-		if v.isLate() {
-			return
-		}
-		d := engine.Decide(kube.FromPod(p), resolvconf.File{})
-		f(p, &d)
-	}
 }
 
 func findHostNetwork(v *view) (hits []hit) {
@@ -176,7 +153,7 @@ func (v *view) explainPod() *v1alpha1.DoctorPod {
 		note("the ephemeral container %s was added, unless the request failed: it cannot be removed, and stays until the pod ends",
 			v.Container)
 	}
-	engine, err := v.engine()
+	engine, err := v.engine("")
 	if err != nil {
 		note("not decided: %v", err)
 		return pod
@@ -225,8 +202,7 @@ func needPodFile(v *view) (string, bool) {
 
 // needFacts is a cluster DNS and a valid domain, without which nothing can be decided.
 func needFacts(v *view) (string, bool) {
-	_, err := v.engine()
-	if err != nil {
+	if _, err := v.engine(""); err != nil {
 		return err.Error(), false
 	}
 	return "", len(v.clusterDNS) > 0 || v.dns != nil
@@ -239,7 +215,7 @@ func findPodFile(v *view) []hit {
 	if p == nil || usesHostFile(p) || strings.Contains(*v.PodFile, "\n"+writtenByAgent) {
 		return nil
 	}
-	engine, err := v.engineOf(p.Spec.NodeName)
+	engine, err := v.engine(p.Spec.NodeName)
 	if err != nil {
 		return nil // the kubelet's settings are invalid: a check of its own
 	}

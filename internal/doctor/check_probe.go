@@ -127,14 +127,6 @@ func isIPv6(server string) bool {
 	return err == nil && a.Addr().Is6()
 }
 
-// repliesOverIPv4 reports whether a server with an IPv4 address, in the role of the server of p and by the same
-// means, replied.
-func (v *view) repliesOverIPv4(p probe) bool {
-	return slices.ContainsFunc(v.usable, func(other probe) bool {
-		return other.Means == p.Means && other.Role == p.Role && replied(other) && !isIPv6(other.Server)
-	})
-}
-
 // findNoReply returns the servers without a reply, or without one over one protocol.
 func findNoReply(v *view) (hits []hit) {
 	servers, all := groupBy(v.usable, targetOf)
@@ -150,7 +142,10 @@ func findNoReply(v *view) (hits []hit) {
 			message = "it replies over TCP and not over UDP"
 		case hasUDP || hasTCP:
 			continue
-		case isIPv6(s.server) && v.repliesOverIPv4(all[s][0]):
+		case isIPv6(s.server) && slices.ContainsFunc(v.usable, func(other probe) bool { // a server with an IPv4 address in the same role
+			p := all[s][0]
+			return other.Means == p.Means && other.Role == p.Role && replied(other) && !isIPv6(other.Server)
+		}):
 			message = "it does not reply over IPv6, and over IPv4 it does"
 		default:
 			message = "it does not reply"
@@ -208,8 +203,8 @@ func (v *view) wants(p probe) (addrs []string, ok bool) {
 	if !ok || service == nil || len(service.Spec.ClusterIPs) == 0 || isHeadless(service) {
 		return nil, false
 	}
-	for _, text := range service.Spec.ClusterIPs {
-		if a, err := netip.ParseAddr(text); err == nil && a.Is4() == (p.Type == "A") {
+	for _, a := range parseAddrs(service.Spec.ClusterIPs) {
+		if a.Is4() == (p.Type == "A") {
 			addrs = append(addrs, a.String())
 		}
 	}
@@ -220,16 +215,21 @@ func (v *view) wants(p probe) (addrs []string, ok bool) {
 func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
 
 // findWrongAnswer returns the servers that fail for names of the cluster, or have other addresses for them than the
-// API server.
+// API server. NXDOMAIN for a name without such an address is a cause of its own.
 func findWrongAnswer(v *view) (hits []hit) {
 	servers, all := groupBy(only(v.usable, func(p probe) bool { return replied(p) && v.isClusterName(p) }), targetOf)
 	for _, s := range servers {
 		message := ""
 		var evidence []string
 		for _, p := range all[s] {
-			if problem, lines := v.wrongAnswer(p); problem != "" {
-				message = cmp.Or(message, problem)
-				evidence = append(evidence, lines...)
+			switch want, isKnown := v.wants(p); {
+			case p.RCode != rcodeSuccess && p.RCode != rcodeNXDomain:
+				message = cmp.Or(message, "it fails for names of the cluster")
+				evidence = append(evidence, probeLine(p))
+			case isKnown && !slices.Equal(sorted(p.Answers), want):
+				message = cmp.Or(message, "it has other addresses than the API server")
+				evidence = append(evidence, probeLine(p),
+					fmt.Sprintf("the API server has %s for %s", cmp.Or(strings.Join(want, " "), "no such address"), p.Name))
 			}
 		}
 		if message != "" {
@@ -239,32 +239,14 @@ func findWrongAnswer(v *view) (hits []hit) {
 	return hits
 }
 
-// wrongAnswer returns what is wrong with a reply. NXDOMAIN for a name without such an address is a cause of its own.
-func (v *view) wrongAnswer(p probe) (problem string, evidence []string) {
-	want, isKnown := v.wants(p)
-	switch {
-	case p.RCode != rcodeSuccess && p.RCode != rcodeNXDomain:
-		return "it fails for names of the cluster", []string{probeLine(p)}
-	case isKnown && !slices.Equal(sorted(p.Answers), want):
-		line := fmt.Sprintf("the API server has %s for %s", cmp.Or(strings.Join(want, " "), "no such address"), p.Name)
-		return "it has other addresses than the API server", []string{probeLine(p), line}
-	}
-	return "", nil
-}
-
-// existing has the servers and names with an A record, whose NXDOMAIN for AAAA is a cause of its own.
-func (v *view) existing() map[string]bool {
+// findAAAA returns the servers that deny the AAAA records of names with an A record.
+func findAAAA(v *view) (hits []hit) {
 	exists := map[string]bool{}
 	for _, p := range v.usable {
 		if p.Type == "A" && p.RCode == rcodeSuccess && len(p.Answers) > 0 {
 			exists[p.Server+p.Name] = true
 		}
 	}
-	return exists
-}
-
-func findAAAA(v *view) (hits []hit) {
-	exists := v.existing()
 	servers, all := groupBy(only(v.usable, func(p probe) bool {
 		return p.Type == "AAAA" && p.RCode == rcodeNXDomain && exists[p.Server+p.Name]
 	}), func(p probe) string { return p.Server })

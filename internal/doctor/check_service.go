@@ -11,7 +11,9 @@ import (
 	"strconv"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -33,29 +35,19 @@ func findServiceMissing(v *view) []hit {
 func findServiceSelector(v *view) []hit {
 	if len(v.foreign) > 0 {
 		return []hit{found(serviceObject(v.dns), "the selector matches pods of an application, too",
-			"spec.selector: "+labels(v.dns.Spec.Selector), fmt.Sprintf("Pod %s has no port for DNS", v.foreign[0].Name),
+			"spec.selector: "+k8slabels.Set(v.dns.Spec.Selector).String(), fmt.Sprintf("Pod %s has no port for DNS", v.foreign[0].Name),
 			fmt.Sprintf("%d of %d pods have none", len(v.foreign), len(v.foreign)+len(v.dnsPods)))}
 	}
 	if len(v.dnsPods) > 0 || len(v.dns.Spec.Selector) == 0 {
 		return nil
 	}
-	evidence := []string{"spec.selector: " + labels(v.dns.Spec.Selector)}
+	evidence := []string{"spec.selector: " + k8slabels.Set(v.dns.Spec.Selector).String()}
 	for _, p := range v.byNamespace[v.dns.Namespace] {
 		if strings.Contains(p.Name, "dns") {
-			evidence = append(evidence, fmt.Sprintf("Pod %s has the labels %s", p.Name, labels(p.Labels)))
+			evidence = append(evidence, fmt.Sprintf("Pod %s has the labels %s", p.Name, k8slabels.Set(p.Labels).String()))
 		}
 	}
 	return []hit{found(serviceObject(v.dns), "the selector matches no pod", evidence...)}
-}
-
-// labels returns labels as kubectl prints them.
-func labels(m map[string]string) string {
-	var list []string
-	for key, value := range m {
-		list = append(list, key+"="+value)
-	}
-	slices.Sort(list)
-	return strings.Join(list, ",")
 }
 
 // findServiceAddress compares what pods query with the addresses at which there is a cluster DNS. A
@@ -68,29 +60,24 @@ func findServiceAddress(v *view) (hits []hit) {
 		h.next = "set clusterDNS in the KubeletConfiguration of the nodes, and in the ConfigMap kube-system/kubelet-config"
 		return []hit{h}
 	}
+	hasArgument := func(a netip.Addr) bool { // of a node cache
+		return slices.ContainsFunc(v.nodeCaches, func(d appsv1.DaemonSet) bool {
+			return slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
+				return strings.Contains(strings.Join(slices.Concat(c.Command, c.Args), " "), a.String())
+			})
+		})
+	}
 	for _, a := range v.clusterDNS {
 		switch ips := v.dns.Spec.ClusterIPs; {
 		case a.IsLinkLocalUnicast() && len(v.nodeCaches) == 0:
 			hits = append(hits, found(v.kubelet.source, fmt.Sprintf("clusterDNS is %s, and no DaemonSet is a node cache", a),
 				source, "no DaemonSet of NodeLocal DNSCache or of dnsconfigurer"))
-		case !a.IsLinkLocalUnicast() && !slices.Contains(ips, a.String()) && !v.isNodeCacheAddress(a):
+		case !a.IsLinkLocalUnicast() && !slices.Contains(ips, a.String()) && !hasArgument(a):
 			hits = append(hits, found(serviceObject(v.dns), fmt.Sprintf("pods query %s, and the Service has another address", a),
 				"spec.clusterIPs: "+strings.Join(ips, ", "), source))
 		}
 	}
 	return hits
-}
-
-// isNodeCacheAddress reports whether a is an argument of a node cache.
-func (v *view) isNodeCacheAddress(a netip.Addr) bool {
-	for _, d := range v.nodeCaches {
-		for _, c := range d.Spec.Template.Spec.Containers {
-			if strings.Contains(strings.Join(append(slices.Clone(c.Command), c.Args...), " "), a.String()) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // findServicePort checks the ports of the DNS Service, and where all Services lead that select pods of the

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -40,7 +41,7 @@ func (v *view) dnsDeployments() (list []*appsv1.Deployment) {
 
 func findScaledToZero(v *view) []hit {
 	list := v.dnsDeployments()
-	if len(list) != 1 || list[0].Spec.Replicas == nil || *list[0].Spec.Replicas != 0 {
+	if len(list) != 1 || ptr.Deref(list[0].Spec.Replicas, 1) != 0 {
 		return nil
 	}
 	return []hit{found(object{"Deployment", list[0].Namespace, list[0].Name}, "scaled to 0 replicas", "spec.replicas: 0")}
@@ -100,18 +101,14 @@ func (v *view) containers(yield func(*corev1.Pod, *corev1.ContainerStatus)) {
 	}
 }
 
+// findCrashLoop returns the containers that crash, or were killed because of their memory. A restart of a node
+// ends a container with the reason Unknown.
 func findCrashLoop(v *view) (hits []hit) {
-	v.containers(func(p *corev1.Pod, c *corev1.ContainerStatus) {
-		if h, ok := crash(p, c); ok {
-			hits = append(hits, h)
-		}
-	})
+	v.containers(func(p *corev1.Pod, c *corev1.ContainerStatus) { hits = append(hits, crash(p, c)...) })
 	return hits
 }
 
-// crash returns a finding about a container that crashes, or was killed because of its memory. A restart of a node
-// ends a container with the reason Unknown.
-func crash(p *corev1.Pod, c *corev1.ContainerStatus) (h hit, ok bool) {
+func crash(p *corev1.Pod, c *corev1.ContainerStatus) []hit {
 	last := c.LastTerminationState.Terminated
 	if c.State.Terminated != nil && c.State.Terminated.Reason == reasonOOM {
 		last = c.State.Terminated
@@ -119,9 +116,9 @@ func crash(p *corev1.Pod, c *corev1.ContainerStatus) (h hit, ok bool) {
 	waits := c.State.Waiting != nil && c.State.Waiting.Reason == "CrashLoopBackOff"
 	killed := last != nil && last.Reason == reasonOOM
 	if !waits && !killed && (last == nil || last.Reason != "Error" || c.RestartCount < manyRestarts) {
-		return hit{}, false
+		return nil
 	}
-	h = found(podObject(p), fmt.Sprintf("container %s crashed, %d restarts", c.Name, c.RestartCount))
+	h := found(podObject(p), fmt.Sprintf("container %s crashed, %d restarts", c.Name, c.RestartCount))
 	if len(p.Spec.Containers) > 1 {
 		h.next = "kubectl -n $NS logs $NAME -c " + c.Name + " --previous"
 	}
@@ -129,7 +126,7 @@ func crash(p *corev1.Pod, c *corev1.ContainerStatus) (h hit, ok bool) {
 		h = found(podObject(p), fmt.Sprintf("container %s was killed for its memory, %d restarts", c.Name, c.RestartCount),
 			"resources.limits.memory: "+memoryLimit(p, c.Name))
 		h.cause = "the memory grows with the pods and Services of the cluster, and with the queries in flight"
-		h.next = nextDescribe + "; raise resources.limits.memory"
+		h.next = "kubectl -n $NS describe pod $NAME; raise resources.limits.memory"
 	}
 	if last != nil {
 		line := fmt.Sprintf("last exit: %s, exit code %d: %s", last.Reason, last.ExitCode, last.Message)
@@ -138,7 +135,7 @@ func crash(p *corev1.Pod, c *corev1.ContainerStatus) (h hit, ok bool) {
 	if waits {
 		h.evidence = append(h.evidence, "waiting: "+c.State.Waiting.Message)
 	}
-	return h, true
+	return []hit{h}
 }
 
 const reasonOOM = "OOMKilled"
@@ -205,15 +202,6 @@ func findNotRedundant(v *view) []hit {
 	return nil
 }
 
-// dnsContainer returns the container that serves DNS: the first, as sidecars come later.
-func dnsContainer(p *corev1.Pod) *corev1.Container {
-	i := max(0, slices.IndexFunc(p.Spec.Containers, func(c corev1.Container) bool { return strings.Contains(c.Name, "dns") }))
-	if i == len(p.Spec.Containers) {
-		return nil
-	}
-	return &p.Spec.Containers[i]
-}
-
 // findEvicted returns the pods of the cluster DNS that were evicted.
 func findEvicted(v *view) []hit {
 	var first *corev1.Pod
@@ -237,11 +225,13 @@ func findResources(v *view) (hits []hit) {
 	hits = findEvicted(v)
 	seen := map[string]bool{}
 	for _, p := range v.dnsPods {
-		c := dnsContainer(p)
-		if c == nil || seen[ownerOf(p)] {
+		if len(p.Spec.Containers) == 0 || seen[ownerOf(p)] {
 			continue
 		}
 		seen[ownerOf(p)] = true
+		// The container that serves DNS, or the first, as sidecars come later.
+		isDNS := func(c corev1.Container) bool { return strings.Contains(c.Name, "dns") }
+		c := p.Spec.Containers[max(0, slices.IndexFunc(p.Spec.Containers, isDNS))]
 		memory, hasMemory := c.Resources.Limits[corev1.ResourceMemory]
 		cpu, hasCPU := c.Resources.Limits[corev1.ResourceCPU]
 		_, hasRequest := c.Resources.Requests[corev1.ResourceMemory]

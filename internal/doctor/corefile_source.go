@@ -6,7 +6,6 @@ package doctor
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"path"
 	"slices"
 	"strings"
@@ -23,8 +22,8 @@ type corefileSource struct {
 	blocks   []corefile.Block
 	problems []corefile.Problem
 	imported map[string]string // texts, by CONFIGMAP/KEY
-	partial  bool              // an import names no file that is known
-	ignored  []string          // the files beside the imported ones that no import matches, as CONFIGMAP/KEY
+	partial  bool              // files that are not known add to it
+	ignored  []mountedFile     // the files beside the imported ones that no import matches
 }
 
 // mountedFile is a key of a ConfigMap, and its path in the pods of the cluster DNS.
@@ -87,17 +86,11 @@ func (c *corefileSource) parse(files []mountedFile) {
 		return found, nil
 	}
 	c.blocks, c.problems = corefile.Source{Import: load}.Parse(corefile.File{Text: c.text})
-	c.ignored = namesOf(slices.DeleteFunc(files, func(f mountedFile) bool {
+	c.ignored = slices.DeleteFunc(files, func(f mountedFile) bool {
 		_, ok := c.imported[f.name]
 		return ok || !directories[path.Dir(f.path)] || strings.HasPrefix(f.name, c.config.Name+"/")
-	}))
-}
-
-func namesOf(files []mountedFile) (names []string) {
-	for _, f := range files {
-		names = append(names, f.name)
-	}
-	return names
+	})
+	c.partial = c.partial || len(c.find("import")) > 0
 }
 
 // located is a directive and the block in which it is.
@@ -131,10 +124,6 @@ func evidenceLine(file string, line int, text string) string {
 
 func (l located) evidence() string { return evidenceLine(l.File, l.Line, l.String()) }
 
-func blockLine(b corefile.Block) string {
-	return evidenceLine(b.File, b.Line, strings.Join(b.Keys, " ")+" {")
-}
-
 // zonesOf returns the zones of the plugin kubernetes: its arguments, or those of its block.
 func zonesOf(k located) []string {
 	if len(k.Args) == 0 {
@@ -154,33 +143,6 @@ func (c *corefileSource) kubernetesZones() (zones []string) {
 	return zones
 }
 
-func isReverse(zone string) bool {
-	_, err := netip.ParsePrefix(strings.TrimSuffix(zone, "."))
-	return err == nil || isWithin(zone, "in-addr.arpa.") || isWithin(zone, "ip6.arpa.")
-}
-
-// rootBlock returns the block for the names outside the cluster, nil if there is none.
-func (c *corefileSource) rootBlock() *corefile.Block {
-	for i := range c.blocks {
-		if slices.Contains(c.blocks[i].Zones(), ".") {
-			return &c.blocks[i]
-		}
-	}
-	return nil
-}
-
-// imports reports whether files that are not known add to the Corefile.
-func (c *corefileSource) imports() bool { return c.partial || len(c.find("import")) > 0 }
-
-// addressOf returns the address of a server of the plugin forward; ok is false if it is
-// another kind of text, such as a file.
-func addressOf(to string) (addr netip.Addr, ok bool) {
-	if _, rest, hasScheme := strings.Cut(to, "://"); hasScheme {
-		to, _, _ = strings.Cut(rest, "%")
-	}
-	if withPort, err := netip.ParseAddrPort(to); err == nil {
-		return withPort.Addr().Unmap(), true
-	}
-	addr, err := netip.ParseAddr(strings.Trim(to, "[]"))
-	return addr.Unmap(), err == nil
+func blockLine(b corefile.Block) string {
+	return evidenceLine(b.File, b.Line, strings.Join(b.Keys, " ")+" {")
 }

@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnsfaults"
 )
 
@@ -142,7 +143,7 @@ func TestRun_Installers(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, found := range Run(t.Context(), snapshotOf(t, objects)).Findings {
-				if found.Severity != string(note) {
+				if found.Severity != string(policy.SeverityInfo) {
 					t.Errorf("%+v", found)
 				}
 			}

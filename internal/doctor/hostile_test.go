@@ -162,7 +162,9 @@ func TestRun_Late(t *testing.T) {
 	v := newView(s)
 	v.done = ctx.Done()
 	steps := 0
-	v.policiesOf(&s.Pods[0], networkingv1.PolicyTypeEgress, func(*networkPolicy) bool { steps++; return true })
+	for range v.policiesOf(&s.Pods[0], networkingv1.PolicyTypeEgress) {
+		steps++
+	}
 	if steps > 0 || len(v.inScope()) > 0 {
 		t.Errorf("%d policies, %d pods", steps, len(v.inScope()))
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
 // The roles of a DNS server.
@@ -71,11 +73,9 @@ func Servers(s *Snapshot) (servers []Server) {
 	if v.dns == nil {
 		return nil
 	}
-	for _, text := range v.dns.Spec.ClusterIPs {
-		if a, err := netip.ParseAddr(text); err == nil {
-			at := netip.AddrPortFrom(a, dnsPort)
-			servers = append(servers, Server{at, at, RoleService})
-		}
+	for _, a := range v.addrs {
+		at := netip.AddrPortFrom(a, dnsPort)
+		servers = append(servers, Server{at, at, RoleService})
 	}
 	for _, e := range v.endpoints {
 		if e.ready && len(servers) < MaxServers {
@@ -101,48 +101,46 @@ func (v *view) queryPort(e endpoint, port int32, protocol corev1.Protocol) uint1
 // the snapshot.
 func Plan(s *Snapshot, means string, servers []Server, external string, now time.Time) (queries []Query) {
 	v := newView(s)
-	if !v.hasValidDomain() {
+	if _, err := fqdn.ParseName(v.domain); err != nil {
 		return nil
 	}
 	questions := v.questions(external, now)
 	if means == MeansContainer {
-		questions = slices.DeleteFunc(questions, func(q question) bool { return q.delay > 0 })
+		questions = slices.DeleteFunc(questions, func(q Query) bool { return q.Delay > 0 })
 	}
 	for _, server := range servers {
 		for _, q := range questions {
-			at := server.UDP
-			if q.protocol == TCP {
-				at = server.TCP
+			q.Server, q.Role, q.Means = server.UDP, server.Role, means
+			if q.Protocol == TCP {
+				q.Server = server.TCP
 			}
-			queries = append(queries, Query{at, server.Role, means, q.protocol, q.name, q.qtype, q.delay})
+			queries = append(queries, q)
 		}
 	}
 	return queries
 }
 
-// apiName returns the name of the API server, which each cluster has.
-func (v *view) apiName() string { return "kubernetes.default.svc." + v.domain + "." }
-
-// question is a name and the type of its records. delay is that of a Query.
-type question struct {
-	protocol, name, qtype string
-	delay                 time.Duration
-}
-
-// questions returns the questions to each server.
-func (v *view) questions(external string, now time.Time) []question {
-	list := []question{{UDP, v.apiName(), "A", 0}, {UDP, v.apiName(), "AAAA", 0}, {TCP, v.apiName(), "A", 0}}
+// questions returns the queries to each server, without the server.
+func (v *view) questions(external string, now time.Time) (list []Query) {
+	add := func(protocol, name, qtype string, delay time.Duration) {
+		list = append(list, Query{Protocol: protocol, Name: name, Type: qtype, Delay: delay})
+	}
+	api := "kubernetes.default.svc." + v.domain + "." // each cluster has it
+	add(UDP, api, "A", 0)
+	add(UDP, api, "AAAA", 0)
+	add(TCP, api, "A", 0)
 	for _, name := range v.newest(now) {
-		list = append(list, question{UDP, name, "A", 0})
+		add(UDP, name, "A", 0)
 	}
 	if external != "" {
-		list = append(list, question{UDP, external, "A", 0}, question{UDP, external, "AAAA", 0})
+		add(UDP, external, "A", 0)
+		add(UDP, external, "AAAA", 0)
 	}
 	for i := range lossUDP {
-		list = append(list, question{UDP, v.apiName(), "A", time.Duration(i+1) * lossInterval})
+		add(UDP, api, "A", time.Duration(i+1)*lossInterval)
 	}
 	for i := range lossTCP {
-		list = append(list, question{TCP, v.apiName(), "A", time.Duration(i+1) * lossInterval})
+		add(TCP, api, "A", time.Duration(i+1)*lossInterval)
 	}
 	return list
 }

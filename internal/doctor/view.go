@@ -13,10 +13,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
 const defaultDomain = "cluster.local"
@@ -26,6 +27,7 @@ type view struct {
 	*Snapshot
 
 	dns       *corev1.Service // nil: there is none
+	addrs     []netip.Addr    // of dns
 	dnsPods   []*corev1.Pod
 	foreign   []*corev1.Pod // which dns selects, too
 	endpoints []endpoint    // of dns
@@ -35,6 +37,7 @@ type view struct {
 	kubeletErr    string          // why kubeletConfig is nil
 	kubelet       *kubeletFacts   // one that runs, or kubeletConfig; nil: unknown
 	clusterDNS    []netip.Addr    // of kubelet
+	kubeletDomain string          // of kubelet
 
 	corefile *corefileSource // nil: the cluster DNS has none, or it was not read
 	domain   string          // of the cluster, in lower case, without final dot
@@ -49,8 +52,7 @@ type view struct {
 	namespaces  map[string]*corev1.Namespace
 	dnsPodNames map[string]*corev1.Pod // dnsPods
 
-	networks map[string][]*networkPolicy // by namespace; nil: not indexed yet
-	denied   map[corev1.Protocol][]hit   // of deniedEgress; nil: not searched yet
+	networks map[string][]*networkPolicy // by namespace
 
 	done <-chan struct{} // is closed when the time for the checks is over; nil: never
 }
@@ -91,20 +93,27 @@ func newView(s *Snapshot) *view {
 	for i := range s.Namespaces {
 		v.namespaces[s.Namespaces[i].Name] = &s.Namespaces[i]
 	}
-	v.dnsPods = DNSPods(v.dns, s.Pods)
-	if v.dnsPods = slices.DeleteFunc(v.dnsPods, isForeign); len(v.dnsPods) == 0 {
-		v.dnsPods = DNSPods(v.dns, s.Pods)
-	} else {
-		v.foreign = slices.DeleteFunc(DNSPods(v.dns, s.Pods), func(p *corev1.Pod) bool { return !isForeign(p) })
+	for _, p := range DNSPods(v.dns, s.Pods) {
+		if isForeign(p) {
+			v.foreign = append(v.foreign, p)
+		} else {
+			v.dnsPods = append(v.dnsPods, p)
+		}
+	}
+	if len(v.dnsPods) == 0 {
+		v.dnsPods, v.foreign = v.foreign, nil
 	}
 	for _, p := range v.dnsPods {
 		v.dnsPodNames[p.Name] = p
 	}
-	v.endpoints = endpointsOf(v.dns, s.Slices)
+	if v.dns != nil {
+		v.addrs, v.endpoints = parseAddrs(v.dns.Spec.ClusterIPs), endpointsOf(v.dns, s.Slices)
+	}
+	v.networks = indexNetworks(s.Networks)
 	v.readProbes()
 	v.readKubelets()
 	v.readCorefile()
-	v.domain = cmp.Or(s.ClusterDomain, v.kubeletDomain(), v.corefileDomain(), defaultDomain)
+	v.domain = cmp.Or(s.ClusterDomain, v.kubeletDomain, v.corefileDomain(), defaultDomain)
 	v.domain = strings.ToLower(strings.TrimSuffix(v.domain, "."))
 	for _, d := range s.DaemonSets {
 		if isNodeCache(&d) {
@@ -125,7 +134,7 @@ func endpointsOf(service *corev1.Service, all []discoveryv1.EndpointSlice) []end
 	byAddr := map[netip.Addr]endpoint{}
 	for i := range all {
 		s := &all[i]
-		if service == nil || s.Namespace != service.Namespace || s.Labels[discoveryv1.LabelServiceName] != service.Name {
+		if s.Namespace != service.Namespace || s.Labels[discoveryv1.LabelServiceName] != service.Name {
 			continue
 		}
 		udp, tcp := slicePorts(service, s.Ports)
@@ -139,19 +148,13 @@ func endpointsOf(service *corev1.Service, all []discoveryv1.EndpointSlice) []end
 // addEndpoint adds an endpoint to those that are already known. It may be in two slices while
 // it moves from one to the other.
 func addEndpoint(byAddr map[netip.Addr]endpoint, e discoveryv1.Endpoint, udp, tcp int32) {
-	for _, text := range e.Addresses {
-		addr, err := netip.ParseAddr(text)
-		if err != nil {
-			continue
-		}
+	for _, addr := range parseAddrs(e.Addresses) {
 		p := byAddr[addr]
 		p.addr, p.udp, p.tcp = addr, max(p.udp, udp), max(p.tcp, tcp)
-		p.ready = p.ready || e.Conditions.Ready == nil || *e.Conditions.Ready
+		p.ready = p.ready || ptr.Deref(e.Conditions.Ready, true)
+		p.node = ptr.Deref(e.NodeName, p.node)
 		if e.TargetRef != nil {
 			p.pod = e.TargetRef.Name
-		}
-		if e.NodeName != nil {
-			p.node = *e.NodeName
 		}
 		byAddr[addr] = p
 	}
@@ -161,29 +164,19 @@ func addEndpoint(byAddr map[netip.Addr]endpoint, e discoveryv1.Endpoint, udp, tc
 // same names.
 func slicePorts(service *corev1.Service, ports []discoveryv1.EndpointPort) (udp, tcp int32) {
 	for _, p := range ports {
-		if p.Port == nil || !isDNSPort(service, p) {
-			continue
-		}
-		if p.Protocol != nil && *p.Protocol == corev1.ProtocolUDP {
+		name, protocol := ptr.Deref(p.Name, ""), ptr.Deref(p.Protocol, corev1.ProtocolTCP)
+		isDNS := slices.ContainsFunc(service.Spec.Ports, func(s corev1.ServicePort) bool {
+			return s.Port == dnsPort && s.Name == name && cmp.Or(s.Protocol, corev1.ProtocolTCP) == protocol
+		})
+		switch {
+		case p.Port == nil || !isDNS:
+		case protocol == corev1.ProtocolUDP:
 			udp = *p.Port
-		} else {
+		default:
 			tcp = *p.Port
 		}
 	}
 	return udp, tcp
-}
-
-func isDNSPort(service *corev1.Service, p discoveryv1.EndpointPort) bool {
-	name, protocol := "", corev1.ProtocolTCP
-	if p.Name != nil {
-		name = *p.Name
-	}
-	if p.Protocol != nil {
-		protocol = *p.Protocol
-	}
-	return slices.ContainsFunc(service.Spec.Ports, func(s corev1.ServicePort) bool {
-		return s.Port == dnsPort && s.Name == name && cmp.Or(s.Protocol, corev1.ProtocolTCP) == protocol
-	})
 }
 
 func (v *view) configMap(namespace, name string) *corev1.ConfigMap {
@@ -233,7 +226,8 @@ func (v *view) corefileDomain() string {
 		return ""
 	}
 	for _, zone := range v.corefile.kubernetesZones() {
-		if !isReverse(zone) && zone != "." {
+		_, notNetwork := netip.ParsePrefix(strings.TrimSuffix(zone, "."))
+		if notNetwork != nil && zone != "." && !isWithin(zone, "in-addr.arpa.") && !isWithin(zone, "ip6.arpa.") {
 			return strings.TrimSuffix(zone, ".")
 		}
 	}
@@ -279,10 +273,8 @@ func (v *view) inScope() (list []*corev1.Pod) {
 
 // ownerOf returns the controller of a pod, or the pod.
 func ownerOf(p *corev1.Pod) string {
-	for _, o := range p.OwnerReferences {
-		if o.Controller != nil && *o.Controller {
-			return p.Namespace + "/" + o.Kind + "/" + o.Name
-		}
+	if o := metav1.GetControllerOfNoCopy(p); o != nil {
+		return p.Namespace + "/" + o.Kind + "/" + o.Name
 	}
 	return p.Namespace + "/Pod/" + p.Name
 }
@@ -297,10 +289,4 @@ func isReady(p *corev1.Pod) bool {
 // isWithin reports whether name is domain or below it; both without final dot.
 func isWithin(name, domain string) bool {
 	return name == domain || strings.HasSuffix(name, "."+domain)
-}
-
-// hasValidDomain reports whether the domain of the cluster can be part of a name.
-func (v *view) hasValidDomain() bool {
-	_, err := fqdn.ParseName(v.domain)
-	return err == nil
 }
