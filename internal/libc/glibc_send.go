@@ -98,18 +98,21 @@ func (g *glibc) sendUDP(ctx context.Context, server int, name string, types []ui
 		case one.truncated() || other.truncated():
 			return replies{}, truncated
 		case half && g.separateQueries():
+			continue
 		case !one.accepted() && !other.accepted():
 			return replies{}, tryNext
-		case len(types) == 1:
-			return replies{one.ifAccepted()}, answered
-		default:
-			return replies{one.ifAccepted(), other.ifAccepted()}, answered
 		}
+		for i, r := range got {
+			if !r.accepted() {
+				got[i].Msg = nil
+			}
+		}
+		return replies{got[0].Msg, got[1].Msg}, answered
 	}
 }
 
 func (g *glibc) exchangeUDP(ctx context.Context, server int, name string, types []uint16) [2]reply {
-	ctx, cancel := withTimeout(ctx, g.timeout(server))
+	ctx, cancel := context.WithTimeoutCause(ctx, g.timeout(server), ErrTimeout)
 	defer cancel()
 	exchange := g.exchangeParallel
 	if g.single {
@@ -126,15 +129,9 @@ func (g *glibc) exchangeUDP(ctx context.Context, server int, name string, types 
 // separate sockets: some servers and firewalls drop the second of two simultaneous
 // questions. It returns false if both are done already.
 func (g *glibc) separateQueries() bool {
-	switch {
-	case !g.single:
-		g.single = true
-	case !g.reopen:
-		g.reopen = true
-	default:
-		return false
-	}
-	return true
+	isDone := g.single && g.reopen
+	g.single, g.reopen = true, g.single
+	return !isDone
 }
 
 // sendTCP queries all types in parallel. The rcodes are ignored: no other server is
@@ -201,12 +198,11 @@ func (g *glibc) exchangeParallel(ctx context.Context, server int, tcp bool, name
 
 // exchangeQuery sends a query and waits for the reply.
 func (g *glibc) exchangeQuery(ctx context.Context, q loggedQuery) reply {
-	m := newMessage(q.Name, q.Type)
-	m.AuthenticatedData = g.Resolver.TrustAD
+	edns := uint16(0)
 	if g.Resolver.EDNS0 && !g.noOPT {
-		m.SetEdns0(ednsSize, false)
+		edns = ednsSize
 	}
-	msg, err := g.exchange(ctx, g.Network, q, m)
+	msg, err := g.exchange(ctx, g.Network, q, g.Resolver.TrustAD, edns)
 	return reply{Msg: msg, err: err}
 }
 
@@ -233,12 +229,4 @@ func (r reply) rejected() bool {
 		return true
 	}
 	return r.Rcode == dns.RcodeSuccess && len(r.Answer) == 0 && !r.Authoritative && !r.RecursionAvailable && len(r.Extra) == 0
-}
-
-// ifAccepted returns the reply if it is accepted, otherwise nil.
-func (r reply) ifAccepted() *dns.Msg {
-	if r.accepted() {
-		return r.Msg
-	}
-	return nil
 }

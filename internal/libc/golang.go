@@ -43,10 +43,6 @@ func (g *golang) lookup(ctx context.Context, name string, family Family) Result 
 	if !isGoDomainName(name) {
 		return Result{Error: GoNoSuchHost}
 	}
-	ask := g.parallel
-	if g.Resolver.SingleRequest {
-		ask = g.sequential
-	}
 	candidates := g.candidates(name)
 	if candidates == nil { // LookupIPAddr returns an empty list, and connections fail
 		return Result{Error: GoNoSuitableAddress}
@@ -54,11 +50,11 @@ func (g *golang) lookup(ctx context.Context, name string, family Family) Result 
 	var failure Error
 	var list []netip.Addr
 	for _, candidate := range candidates {
-		for _, a := range ask(ctx, candidate, family.types()) {
+		for _, a := range g.ask(ctx, candidate, family.types()) {
 			if a.Error != "" && (failure == "" || candidate == name+".") {
 				failure = a.Error // the error of the name itself, or the first
 			}
-			list = append(list, goAddresses(a.reply)...)
+			list = append(list, answerAddrs(a.reply)...)
 		}
 		if list != nil {
 			return Result{Addresses: list}
@@ -67,22 +63,9 @@ func (g *golang) lookup(ctx context.Context, name string, family Family) Result 
 	return Result{Error: failure}
 }
 
-// goAddresses returns the addresses in a reply, whatever their owner.
-func goAddresses(reply *dns.Msg) (list []netip.Addr) {
-	if reply == nil {
-		return nil
-	}
-	for _, rr := range reply.Answer {
-		if a, ok := RecordAddr(rr); ok {
-			list = append(list, a)
-		}
-	}
-	return list
-}
-
-// lookupRecords simulates Resolver.LookupTXT, LookupSRV, LookupMX and LookupNS. The error is
+// resSearch simulates Resolver.LookupTXT, LookupSRV, LookupMX and LookupNS. The error is
 // the last candidate's.
-func (g *golang) lookupRecords(ctx context.Context, name string, qtype uint16) Result {
+func (g *golang) resSearch(ctx context.Context, name string, qtype uint16) Result {
 	switch qtype {
 	case dns.TypeTXT, dns.TypeSRV, dns.TypeMX, dns.TypeNS:
 	default:
@@ -131,9 +114,15 @@ func (g *golang) candidates(name string) (list []string) {
 // isOnion reports whether Go does not query a name (RFC 7686).
 func isOnion(rooted string) bool { return strings.HasSuffix(strings.ToLower(rooted), ".onion.") }
 
-// parallel queries all types at once and returns the answers in the order of their arrival.
-func (g *golang) parallel(ctx context.Context, name string, types []uint16) []goAnswer {
+// ask queries all types, at once or one after the other, and returns the answers in the order of their arrival.
+func (g *golang) ask(ctx context.Context, name string, types []uint16) []goAnswer {
 	answers := make([]goAnswer, len(types))
+	if g.Resolver.SingleRequest {
+		for i, t := range types {
+			answers[i] = g.begin(name, t)(ctx)
+		}
+		return answers
+	}
 	var wait sync.WaitGroup
 	for i, t := range types {
 		ask := g.begin(name, t)
@@ -144,32 +133,19 @@ func (g *golang) parallel(ctx context.Context, name string, types []uint16) []go
 	return answers
 }
 
-// sequential queries one type after the other.
-func (g *golang) sequential(ctx context.Context, name string, types []uint16) (answers []goAnswer) {
-	for _, t := range types {
-		answers = append(answers, g.begin(name, t)(ctx))
-	}
-	return answers
-}
-
 // begin logs the first query of a question and returns the function that sends it.
 func (g *golang) begin(name string, qtype uint16) func(context.Context) goAnswer {
-	first := g.firstServer()
-	question, ok := goQuestionName(name)
+	first := 0
+	if g.Resolver.Rotate {
+		first = g.First + g.questions
+		g.questions++
+	}
+	question, ok := questionName(strings.ReplaceAll(name, `\`, `\\`)) // Go has no escapes
 	if !ok {
 		return func(context.Context) goAnswer { return goAnswer{Error: GoCannotMarshal} }
 	}
 	q := g.add(Query{Name: question, Type: qtype, Server: g.server(first), TCP: g.Resolver.UseVC})
 	return func(ctx context.Context) goAnswer { return g.tryServers(ctx, q, first) }
-}
-
-// firstServer returns the number of the server to begin with.
-func (g *golang) firstServer() int {
-	if !g.Resolver.Rotate {
-		return 0
-	}
-	g.questions++
-	return g.First + g.questions - 1
 }
 
 func (g *golang) server(i int) netip.Addr {
@@ -212,12 +188,9 @@ func (g *golang) query(ctx context.Context, q loggedQuery) goAnswer {
 
 // send sends a query and waits for the reply.
 func (g *golang) send(ctx context.Context, q loggedQuery) (*dns.Msg, error) {
-	ctx, cancel := withTimeout(ctx, time.Duration(g.Resolver.Timeout)*time.Second)
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(g.Resolver.Timeout)*time.Second, ErrTimeout)
 	defer cancel()
-	msg := newMessage(q.Name, q.Type)
-	msg.AuthenticatedData = g.Resolver.TrustAD
-	msg.SetEdns0(goEDNSSize, false)
-	return g.exchange(ctx, g.Network, q, msg)
+	return g.exchange(ctx, g.Network, q, g.Resolver.TrustAD, goEDNSSize)
 }
 
 // goError returns the error for a reply.
@@ -236,11 +209,6 @@ func goError(reply *dns.Msg, qtype uint16) Error {
 		return GoNoSuchHost
 	}
 	return ""
-}
-
-// goQuestionName returns the name of a question. Go has no escapes.
-func goQuestionName(name string) (string, bool) {
-	return questionName(strings.ReplaceAll(name, `\`, `\\`))
 }
 
 // isGoDomainName reports whether Go looks a name up: letters, digits, "-" and "_", not only

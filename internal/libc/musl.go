@@ -75,11 +75,7 @@ func (m *musl) addresses(ctx context.Context, name string, family Family) (list 
 		return nil, NoName
 	}
 	for _, r := range replies {
-		for _, rr := range r.Answer {
-			if a, ok := RecordAddr(rr); ok {
-				list = append(list, a)
-			}
-		}
+		list = append(list, answerAddrs(r)...)
 	}
 	if list == nil { // the name exists
 		return nil, m.Library.otherFamily()
@@ -153,7 +149,7 @@ func (m *musl) send(ctx context.Context, name string, types []uint16, ad bool) (
 		return nil, false
 	}
 	timeout := time.Duration(m.Resolver.Timeout) * time.Second
-	ctx, cancel := withTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ErrTimeout)
 	defer cancel()
 	e := &muslExchange{musl: m, name: question, types: types, ad: ad, arrivals: make(chan arrival),
 		replies: make([]*dns.Msg, len(types)), tcp: make([]bool, len(types))}
@@ -195,9 +191,7 @@ func (e *muslExchange) sendQuery(ctx context.Context, i int, server netip.Addr) 
 	}
 	logged := e.add(q)
 	e.senders.Go(func() {
-		msg := newMessage(e.name, q.Type)
-		msg.AuthenticatedData = e.ad
-		reply, _ := e.exchange(ctx, e.Network, logged, msg)
+		reply, _ := e.exchange(ctx, e.Network, logged, e.ad, 0)
 		select {
 		case e.arrivals <- arrival{i, server, q.TCP, reply}:
 		case <-ctx.Done():

@@ -15,9 +15,14 @@ import (
 // lookupLiteral returns the result for a name that is an address, for which no query is
 // sent.
 func (s Simulator) lookupLiteral(name string, family Family) (result Result, literal bool) {
-	a, literal, valid := parseLiteral(name)
+	a, valid := resolvconf.ParseAddr(name)
+	literal = valid
 	if s.Library == Go {
-		a, literal, valid = parseGoLiteral(name)
+		var err error
+		a, err = netip.ParseAddr(name)
+		valid, literal = err == nil, err == nil
+	} else if address, _, zoned := strings.Cut(name, "%"); !valid && zoned && strings.Contains(address, ":") {
+		a, literal = resolvconf.ParseAddr(address) // with a zone that does not belong to it; "10.0.0.1%lo" is a name
 	}
 	if !literal {
 		return Result{}, false
@@ -37,23 +42,6 @@ func (s Simulator) lookupLiteral(name string, family Family) (result Result, lit
 		return Result{Error: NoName}, true
 	}
 	return Result{Addresses: []netip.Addr{a}}, true
-}
-
-// parseLiteral parses an address as the C libraries do. An address with a zone that does
-// not belong to it is a literal, but not a valid one.
-func parseLiteral(name string) (a netip.Addr, literal, valid bool) {
-	if a, ok := resolvconf.ParseAddr(name); ok {
-		return a, true, true
-	}
-	address, _, zoned := strings.Cut(name, "%")
-	a, ok := resolvconf.ParseAddr(address)
-	return a, ok && zoned && strings.Contains(address, ":"), false // "10.0.0.1%lo" is a name
-}
-
-// parseGoLiteral parses an address as Go does.
-func parseGoLiteral(name string) (a netip.Addr, literal, valid bool) {
-	a, err := netip.ParseAddr(name)
-	return a, err == nil, true
 }
 
 // otherFamily returns the error for a literal address of another family, and the error of musl for a

@@ -141,15 +141,7 @@ func (s Simulator) Lookup(ctx context.Context, name string, family Family) (Resu
 		return result, nil
 	}
 	var q queryLog
-	var result Result
-	switch {
-	case s.Library.isMusl():
-		result = (&musl{Simulator: s, queryLog: &q}).lookup(ctx, name, family)
-	case s.Library == Go:
-		result = (&golang{Simulator: s, queryLog: &q}).lookup(ctx, name, family)
-	default:
-		result = newGlibc(s, &q).lookup(ctx, name, family)
-	}
+	result := s.start(&q).lookup(ctx, name, family)
 	result.Queries = q.queries
 	return result, ctx.Err()
 }
@@ -161,17 +153,27 @@ func (s Simulator) Search(ctx context.Context, name string, qtype uint16) (Resul
 		return Result{Error: Crashed}, nil
 	}
 	var q queryLog
-	var result Result
-	switch {
-	case s.Library.isMusl():
-		result = (&musl{Simulator: s, queryLog: &q}).resSearch(ctx, name, qtype)
-	case s.Library == Go:
-		result = (&golang{Simulator: s, queryLog: &q}).lookupRecords(ctx, name, qtype)
-	default:
-		result = newGlibc(s, &q).resSearch(ctx, name, qtype)
-	}
+	result := s.start(&q).resSearch(ctx, name, qtype)
 	result.Queries = q.queries
 	return result, ctx.Err()
+}
+
+// process is a process with a library.
+type process interface {
+	lookup(ctx context.Context, name string, family Family) Result
+	resSearch(ctx context.Context, name string, qtype uint16) Result
+}
+
+// start returns a new process, whose queries are added to q.
+func (s Simulator) start(q *queryLog) process {
+	switch {
+	case s.Library.isMusl():
+		return &musl{s, q}
+	case s.Library == Go:
+		return &golang{Simulator: s, queryLog: q}
+	default:
+		return newGlibc(s, q)
+	}
 }
 
 // Reasons for a query without a reply. Any other error comes from the network: the
@@ -220,8 +222,13 @@ func (l *queryLog) add(q Query) loggedQuery {
 	return loggedQuery{q, len(l.queries) - 1}
 }
 
-// exchange sends the message of q and records the reply.
-func (l *queryLog) exchange(ctx context.Context, n Network, q loggedQuery, msg *dns.Msg) (*dns.Msg, error) {
+// exchange sends the message of q and records the reply. In the message RD is set, as all libraries do, and ad is the
+// flag AD. edns is the size in the OPT record; 0: it has none.
+func (l *queryLog) exchange(ctx context.Context, n Network, q loggedQuery, ad bool, edns uint16) (*dns.Msg, error) {
+	msg := new(dns.Msg).SetQuestion(q.Name, q.Type)
+	if msg.AuthenticatedData = ad; edns > 0 {
+		msg.SetEdns0(edns, false)
+	}
 	send := n.UDP
 	if q.TCP {
 		send = n.TCP
@@ -231,7 +238,8 @@ func (l *queryLog) exchange(ctx context.Context, n Network, q loggedQuery, msg *
 	took := time.Since(start)
 	var timeout interface{ Timeout() bool }
 	switch {
-	case err == nil && isReply(reply, msg):
+	case err == nil && reply != nil && len(reply.Question) == 1 && reply.Question[0].Qtype == msg.Question[0].Qtype &&
+		strings.EqualFold(reply.Question[0].Name, msg.Question[0].Name):
 	case err == nil: // the reply is to another question
 		reply, err = nil, ErrTimeout
 	case context.Cause(ctx) != nil:
@@ -248,20 +256,17 @@ func (l *queryLog) exchange(ctx context.Context, n Network, q loggedQuery, msg *
 	return reply, err
 }
 
-func isReply(m, query *dns.Msg) bool {
-	return m != nil && len(m.Question) == 1 && m.Question[0].Qtype == query.Question[0].Qtype &&
-		strings.EqualFold(m.Question[0].Name, query.Question[0].Name)
-}
-
-// newMessage returns the query for a name that fits into a question. RD is set, as all
-// libraries do.
-func newMessage(name string, qtype uint16) *dns.Msg {
-	return new(dns.Msg).SetQuestion(name, qtype)
-}
-
-// withTimeout returns a context that ends with ErrTimeout after d.
-func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, d, ErrTimeout)
+// answerAddrs returns the addresses in the answer section of a reply, whatever their owner; nil: there is no reply.
+func answerAddrs(reply *dns.Msg) (list []netip.Addr) {
+	if reply == nil {
+		return nil
+	}
+	for _, rr := range reply.Answer {
+		if a, ok := RecordAddr(rr); ok {
+			list = append(list, a)
+		}
+	}
+	return list
 }
 
 // RecordAddr returns the address in an A or AAAA record.
