@@ -5,6 +5,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -80,5 +81,23 @@ func TestErrorFindings(t *testing.T) {
 		found[1].Message != "two" || found[1].Severity != "error" ||
 		found[2].File != "a.yaml" || found[2].Line != 0 || found[2].Message != "b.yaml:3: mode: three" {
 		t.Errorf("%v", found)
+	}
+}
+
+// TestRead_ConfigMapSize: the number of files in a ConfigMap is limited, because the positions of
+// each cost as much as the whole ConfigMap.
+func TestRead_ConfigMapSize(t *testing.T) {
+	for n, want := range map[int]string{
+		maxFiles:     "<nil>",
+		maxFiles + 1: "stdin:2:1: data: more than 32 configuration files in the ConfigMap: check them one by one",
+	} {
+		text := "kind: ConfigMap\ndata:\n"
+		for i := range n {
+			text += fmt.Sprintf("  %d.yaml: |\n    kind: DNSConfiguration\n", i)
+		}
+		entries, _, err := read(t.Context(), "-", strings.NewReader(text))
+		if fmt.Sprint(err) != want || err == nil && len(entries) != n {
+			t.Errorf("%d files: %d read, %v, want %s", n, len(entries), err, want)
+		}
 	}
 }

@@ -13,12 +13,11 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
-	"slices"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -100,22 +99,15 @@ func readServers(ctx context.Context, api *rest.Config) (sources []advise.Source
 		notRead = append(notRead, fmt.Sprintf("%d of %d servers: the limit is %d", len(servers)-maxServers, len(servers), maxServers))
 		servers = servers[:maxServers]
 	}
-	found, errs := make([]advise.Source, len(servers)), make([]error, len(servers))
-	var group errgroup.Group
-	group.SetLimit(parallel)
-	for i := range servers {
-		group.Go(func() error {
-			found[i], errs[i] = readClients(ctx, api, &servers[i])
-			return nil
-		})
-	}
-	_ = group.Wait() // the errors are in errs
-	for i, err := range errs {
+	sources, errs := forEach(servers, func(p *corev1.Pod) (advise.Source, error) {
+		s, err := readClients(ctx, api, p)
 		if err != nil {
-			notRead = append(notRead, fmt.Sprintf("pod %s/%s: %v", servers[i].Namespace, servers[i].Name, err))
-		} else {
-			sources = append(sources, found[i])
+			err = fmt.Errorf("pod %s/%s: %w", p.Namespace, p.Name, err)
 		}
+		return s, err
+	})
+	for _, err := range errs {
+		notRead = append(notRead, err.Error())
 	}
 	return sources, notRead, nil
 }
@@ -178,15 +170,15 @@ func readClients(ctx context.Context, config *rest.Config, pod *corev1.Pod) (adv
 func refusedQueries(metrics string) (sum uint64) {
 	for line := range strings.Lines(metrics) {
 		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		isLimit := func(reason string) bool { return strings.Contains(series, `reason="`+reason+`"`) }
-		if strings.HasPrefix(series, "dnsconfigurer_dns_refusals_total{") &&
-			slices.ContainsFunc([]string{"budget", "replaced", "resources", "upstream"}, isLimit) {
+		if strings.HasPrefix(series, "dnsconfigurer_dns_refusals_total{") && isLimit.MatchString(series) {
 			n, _ := strconv.ParseFloat(value, 64) // 0 for another text
 			sum += uint64(n)
 		}
 	}
 	return sum
 }
+
+var isLimit = regexp.MustCompile(`reason="(budget|replaced|resources|upstream)"`)
 
 // httpPort returns the port of the pages of a server, which its readiness probe uses, or 0.
 func httpPort(pod *corev1.Pod) int {

@@ -14,7 +14,6 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -26,9 +25,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
-
+	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 )
@@ -188,7 +187,6 @@ func (r *podRun) add(ctx context.Context, image string, plan []doctor.Query) err
 // ephemeralContainer returns a container that sends the queries. It conforms to the level restricted
 // of the Pod Security Standards.
 func ephemeralContainer(name, image string, plan []doctor.Query) corev1.EphemeralContainer {
-	yes, no, user := true, false, int64(containerUser)
 	args := []string{"doctor", "query"}
 	for _, q := range plan {
 		args = append(args, q.String())
@@ -196,8 +194,8 @@ func ephemeralContainer(name, image string, plan []doctor.Query) corev1.Ephemera
 	return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
 		Name: name, Image: image, Args: args,
 		SecurityContext: &corev1.SecurityContext{
-			RunAsNonRoot: &yes, RunAsUser: &user, RunAsGroup: &user,
-			AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
+			RunAsNonRoot: new(true), RunAsUser: new(int64(containerUser)), RunAsGroup: new(int64(containerUser)),
+			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 			Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
@@ -280,17 +278,11 @@ type ContainerFile struct {
 
 // ReadFile reads the resolv.conf of the container.
 func ReadFile(path string) ContainerFile {
-	file, err := os.Open(path)
+	text, err := atomicfile.ReadRegular(path, maxFile)
 	if err != nil {
 		return ContainerFile{}
 	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	if err != nil || len(text) > maxFile {
-		return ContainerFile{}
-	}
-	content := string(text)
-	return ContainerFile{ResolvConf: &content}
+	return ContainerFile{ResolvConf: new(string(text))}
 }
 
 // readReport returns what a log has: the file, and the queries, one a line. The image and the node control it: what

@@ -257,7 +257,10 @@ func (p *pages) next(ctx context.Context, most int) (runtime.Object, error) {
 func (p *pages) addAll(page runtime.Object, most int) (ok bool) {
 	err := meta.EachListItem(page, func(item runtime.Object) error {
 		trim(item)
-		if p.size += encodedSize(item); p.size > most {
+		if o, ok := item.(interface{ Size() int }); ok { // as all objects of the API
+			p.size += o.Size()
+		}
+		if p.size > most {
 			return errors.New("the objects are too large")
 		}
 		p.add(item)
@@ -265,15 +268,6 @@ func (p *pages) addAll(page runtime.Object, most int) (ok bool) {
 		return nil
 	})
 	return err == nil
-}
-
-// encodedSize returns the size of an object of the API, which all have this method.
-func encodedSize(item runtime.Object) int {
-	o, ok := item.(interface{ Size() int })
-	if !ok {
-		return 0
-	}
-	return o.Size()
 }
 
 func (r *reader) unread(kind doctor.Kind, why string) {

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -51,26 +50,14 @@ func Kubelets(ctx context.Context, c Config, s *doctor.Snapshot) {
 		s.Unread[doctor.Kubelets] = err.Error()
 		return
 	}
-	configs, errs := make([]doctor.Kubelet, len(nodes)), make([]error, len(nodes))
-	var group errgroup.Group
-	group.SetLimit(parallel)
-	for i, n := range nodes {
-		group.Go(func() error {
-			config, err := kubeletConfig(ctx, api, n.Name)
-			if err != nil {
-				errs[i] = fmt.Errorf("node %s: configz: %w", n.Name, err)
-			}
-			configs[i] = doctor.Kubelet{Node: n.Name, Config: config}
-			return nil
-		})
-	}
-	_ = group.Wait() // the errors are in errs
-	for i, err := range errs {
-		if err == nil {
-			s.Kubelets = append(s.Kubelets, configs[i])
+	var errs []error
+	s.Kubelets, errs = forEach(nodes, func(n *corev1.Node) (doctor.Kubelet, error) {
+		config, err := kubeletConfig(ctx, api, n.Name)
+		if err != nil {
+			err = fmt.Errorf("node %s: configz: %w", n.Name, err)
 		}
-	}
-	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+		return doctor.Kubelet{Node: n.Name, Config: config}, err
+	})
 	if len(nodes) < len(s.Nodes) {
 		errs = append(errs, fmt.Errorf("the cluster has more than %d nodes", maxKubelets))
 	}
@@ -82,31 +69,53 @@ func Kubelets(ctx context.Context, c Config, s *doctor.Snapshot) {
 	}
 }
 
+// forEach calls f for each item, a number of them at the same time, and returns the results and the errors in their order.
+func forEach[T, R any](items []T, f func(*T) (R, error)) (results []R, errs []error) {
+	found, failed := make([]R, len(items)), make([]error, len(items))
+	var group errgroup.Group
+	group.SetLimit(parallel)
+	for i := range items {
+		group.Go(func() error {
+			found[i], failed[i] = f(&items[i])
+			return nil
+		})
+	}
+	_ = group.Wait() // the errors are in failed
+	for i, err := range failed {
+		if err != nil {
+			errs = append(errs, err)
+		} else {
+			results = append(results, found[i])
+		}
+	}
+	return results, errs
+}
+
 // kubeletConfig returns the configuration with which a kubelet runs. The endpoint has the
 // defaults filled in and no type.
-func kubeletConfig(ctx context.Context, api rest.Interface, node string) (kube.KubeletConfiguration, error) {
+func kubeletConfig(ctx context.Context, api rest.Interface, node string) (config kube.KubeletConfiguration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, kubeletTime)
 	defer cancel()
 	body, err := api.Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("configz").Stream(ctx)
 	if err != nil {
-		return kube.KubeletConfiguration{}, err
+		return config, err
 	}
 	defer body.Close()
 	text, err := io.ReadAll(io.LimitReader(body, maxConfigz+1))
 	if err != nil {
-		return kube.KubeletConfiguration{}, err
+		return config, err
 	}
 	if len(text) > maxConfigz {
-		return kube.KubeletConfiguration{}, fmt.Errorf("the reply has more than %d bytes: is this a kubelet?", maxConfigz)
+		return config, fmt.Errorf("the reply has more than %d bytes: is this a kubelet?", maxConfigz)
 	}
 	var reply struct {
 		Config *kube.KubeletConfiguration `json:"kubeletconfig"`
 	}
 	if err := json.Unmarshal(text, &reply); err != nil {
-		return kube.KubeletConfiguration{}, err
+		return config, err
 	}
 	if reply.Config == nil {
-		return kube.KubeletConfiguration{}, errors.New("the reply has no kubeletconfig")
+		return config, errors.New("the reply has no kubeletconfig")
 	}
 	return *reply.Config, nil
 }

@@ -92,17 +92,12 @@ func ask(ctx context.Context, q doctor.Query, start time.Time) (list []v1alpha1.
 	for range attempts {
 		p := send(ctx, q, start)
 		list = append(list, p)
-		if p.RCode != "" || probesEnded(ctx) {
+		deadline, ok := ctx.Deadline() // which a socket notices before ctx ends
+		if p.RCode != "" || ctx.Err() != nil || ok && !time.Now().Before(deadline) {
 			break
 		}
 	}
 	return list
-}
-
-// hasEnded reports whether ctx has ended, or its deadline has passed, which a socket notices earlier.
-func probesEnded(ctx context.Context) bool {
-	deadline, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 func send(ctx context.Context, q doctor.Query, start time.Time) v1alpha1.DoctorProbe {
@@ -115,8 +110,9 @@ func send(ctx context.Context, q doctor.Query, start time.Time) v1alpha1.DoctorP
 		Server: q.Server.String(), Role: q.Role, Means: q.Means, Protocol: q.Protocol, Name: q.Name, Type: q.Type, Answers: []string{},
 		StartMicros: sent.Sub(start).Microseconds(), Micros: time.Since(sent).Microseconds(),
 	}
+	timeout, ok := errors.AsType[net.Error](err)
 	switch {
-	case reply == nil && (ctx.Err() != nil || isTimeout(err)):
+	case reply == nil && (ctx.Err() != nil || ok && timeout.Timeout()):
 		p.Error = "timeout"
 	case err != nil:
 		p.Error = reason(err)
@@ -168,11 +164,6 @@ func IsRCode(text string) bool {
 	}
 	code, err := strconv.Atoi(text)
 	return err == nil && code >= 0 && code <= maxRCode && rcodeText(code) == text
-}
-
-func isTimeout(err error) bool {
-	timeout, ok := errors.AsType[net.Error](err)
-	return ok && timeout.Timeout()
 }
 
 // reason returns why there is no reply, without the addresses of the sockets.
