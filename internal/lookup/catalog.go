@@ -85,7 +85,7 @@ func (c *catalog) otherService(pod, service, namespace string) string {
 }
 
 // inEveryCluster are Services that manifests of applications never contain. The names of the
-// first are loaded, see apiService, but not the names of its endpoints.
+// first are loaded, see load, but not the names of its endpoints.
 var inEveryCluster = []string{"default/kubernetes", "kube-system/kube-dns"}
 
 // explainService is explain for the labels before the name of a Service.

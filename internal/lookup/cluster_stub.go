@@ -97,20 +97,22 @@ func (s *clusterStub) newServer() (*dnsserver.Server, []daemon.Task, error) {
 		return nil, nil, err
 	}
 	config := dnsserver.Config{
-		Zone: s.zone, Domain: s.search.Domain, TTL: clusterTTL, Cache: s.cache, Upstream: s.replyEmpty,
+		Zone: s.zone, Domain: s.search.Domain, TTL: clusterTTL, Cache: s.cache,
 		Autopath: dnsserver.Autopath{Suffix: s.search.Suffix, HostSuffixes: s.hostSuffixes},
 	}
+	// Without an upstream server, the server appends the empty reply to an alias that leads to it, and does not cache it.
+	exchange := func(_ context.Context, query *dns.Msg) (*dns.Msg, error) { return new(dns.Msg).SetReply(query), nil }
 	var tasks []daemon.Task
 	if len(s.upstream) > 0 {
 		client, err := upstream.New(upstream.Config{Servers: s.upstream})
 		if err != nil {
 			return nil, nil, err
 		}
-		config.Upstream = func(ctx context.Context, query *dns.Msg) (*dns.Msg, error) {
-			s.record(query)
-			return client.Exchange(ctx, query)
-		}
-		tasks = append(tasks, client.Run)
+		exchange, tasks = client.Exchange, append(tasks, client.Run)
+	}
+	config.Upstream = func(ctx context.Context, query *dns.Msg) (*dns.Msg, error) {
+		s.record(query)
+		return exchange(ctx, query)
 	}
 	server, err := dnsserver.New(config)
 	return server, tasks, err
@@ -148,7 +150,7 @@ func (s *clusterStub) exchangeOffline(ctx context.Context, network string, query
 	s.mu.Lock()
 	s.unanswered[q] = questions
 	s.mu.Unlock()
-	if len(reply.Answer) == 0 || alias && s.hasSearchList(q.Name) {
+	if len(reply.Answer) == 0 || alias && len(s.candidates(q.Name)) > 1 { // of an expansion
 		reply = new(dns.Msg).SetRcode(query, dns.RcodeNameError)
 	}
 	return reply, nil
@@ -180,13 +182,6 @@ func (s *clusterStub) missing(q libc.Query) []dns.Question {
 		return cmp.Compare(slices.Index(candidates, a.Name), slices.Index(candidates, b.Name))
 	})
 	return list
-}
-
-// replyEmpty is the upstream server if there is none. The server appends the empty reply
-// to an alias that leads to it, and does not cache it.
-func (s *clusterStub) replyEmpty(_ context.Context, query *dns.Msg) (*dns.Msg, error) {
-	s.record(query)
-	return new(dns.Msg).SetReply(query), nil
 }
 
 // record adds a question to forwarded.
@@ -252,23 +247,19 @@ func (c *clusterDNS) load(m kube.Manifest, namespace string, complete bool) erro
 	c.catalog = newCatalog(c.search.Domain.String(), objects, complete)
 	manifests := []cluster.Manifest{objects}
 	if !complete {
-		api, invalid := c.apiService()
+		// The API server creates a Service for itself in each cluster. Its address is not known, and therefore synthetic; it
+		// has the family of the cluster DNS.
+		family := corev1.IPv4Protocol
+		if len(c.addrs) > 0 && c.addrs[0].Is6() {
+			family = corev1.IPv6Protocol
+		}
+		api, invalid := cluster.ParseManifest("each cluster", fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Service",
+			"metadata": {"name": "kubernetes", "namespace": "default"},
+			"spec": {"ipFamilies": [%q], "ports": [{"name": "https", "port": 443}]}}`, family))
 		err = errors.Join(err, invalid)
 		manifests = []cluster.Manifest{api, objects} // of two Services with one name the last wins
 	}
 	return errors.Join(err, cluster.LoadZone(c.zone, c.search.Domain, manifests...))
-}
-
-// apiService returns the Service that the API server creates for itself in each cluster. Its
-// address is not known, and therefore synthetic; it has the family of the cluster DNS.
-func (c *clusterDNS) apiService() (cluster.Manifest, error) {
-	family := corev1.IPv4Protocol
-	if len(c.addrs) > 0 && c.addrs[0].Is6() {
-		family = corev1.IPv6Protocol
-	}
-	return cluster.ParseManifest("each cluster", fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Service",
-		"metadata": {"name": "kubernetes", "namespace": "default"},
-		"spec": {"ipFamilies": [%q], "ports": [{"name": "https", "port": 443}]}}`, family))
 }
 
 // serves reports whether a nameserver is the cluster DNS.
@@ -287,9 +278,6 @@ func (c *clusterDNS) candidates(name string) []string {
 	}
 	return list
 }
-
-// hasSearchList reports whether a name is below the autopath suffix.
-func (c *clusterDNS) hasSearchList(name string) bool { return len(c.candidates(name)) > 1 }
 
 // sortForwarded sorts the questions that the cluster DNS forwards for a query by
 // candidate, because an expansion sends them at once. If one of them is for the target of

@@ -57,14 +57,15 @@ func (c *Comparison) agree() (agree, known bool) {
 // records returns the records of an answer, without TTLs and without the alias that an
 // expansion begins with.
 func (c *Comparison) records(answer []dns.RR) (list []string) {
+	var records []dns.RR
 	for _, rr := range answer {
-		if dns.IsSubDomain(autopathDomain, rr.Header().Name) {
-			continue
+		if !dns.IsSubDomain(autopathDomain, rr.Header().Name) {
+			rr = dns.Copy(rr)
+			rr.Header().Ttl = 0
+			records = append(records, rr)
 		}
-		rr = dns.Copy(rr)
-		rr.Header().Ttl = 0
-		list = append(list, presentation(rr))
 	}
+	list = presentations(records)
 	slices.Sort(list)
 	return list
 }
@@ -100,15 +101,22 @@ func (c *Comparison) hops(r *Result) []v1alpha1.LookupHop {
 	var hops []v1alpha1.LookupHop
 	var toCluster, toUpstream []dns.Question // of a node cache
 	for _, q := range r.Queries {
-		to := c.receiver(q.Server)
+		to, is := q.Server.String(), func(a netip.Addr) bool { return q.Server.Unmap() == a.Unmap() }
+		if is(c.node.Autopath.NodeCache) {
+			to = hopNodeCache
+		} else if slices.ContainsFunc(c.node.ClusterDNS, is) {
+			to = hopClusterDNS
+		}
 		i := slices.IndexFunc(hops, func(h v1alpha1.LookupHop) bool { return h.To == to })
 		if i < 0 {
 			i, hops = len(hops), append(hops, v1alpha1.LookupHop{From: hopPod, To: to})
 		}
 		hops[i].Queries++
-		switch question := (dns.Question{Name: dns.CanonicalName(q.Name), Qtype: q.Type}); {
+		question := dns.Question{Name: dns.CanonicalName(q.Name), Qtype: q.Type}
+		isOf := func(zone string) bool { return dns.IsSubDomain(zone, question.Name) }
+		switch {
 		case to != hopNodeCache:
-		case c.forwardsToCluster(question.Name):
+		case slices.ContainsFunc([]string{dns.Fqdn(c.node.ClusterDomain), "in-addr.arpa.", "ip6.arpa.", autopathDomain}, isOf):
 			toCluster = appendNew(toCluster, question)
 		default:
 			toUpstream = appendNew(toUpstream, question)
@@ -133,26 +141,8 @@ func (c *Comparison) hops(r *Result) []v1alpha1.LookupHop {
 	return append(hops, v1alpha1.LookupHop{From: hopClusterDNS, To: hopUpstream, Queries: n, Derived: n > 0 && len(r.upstream) == 0})
 }
 
-// receiver returns the end of a hop to a nameserver.
-func (c *Comparison) receiver(server netip.Addr) string {
-	is := func(a netip.Addr) bool { return server.Unmap() == a.Unmap() }
-	switch {
-	case is(c.node.Autopath.NodeCache):
-		return hopNodeCache
-	case slices.ContainsFunc(c.node.ClusterDNS, is):
-		return hopClusterDNS
-	}
-	return server.String()
-}
-
 // autopathDomain is the domain of the names with a search list.
 const autopathDomain = policy.DefaultAutopathSuffix + "."
-
-// forwardsToCluster reports whether a node cache forwards a name to the cluster DNS.
-func (c *Comparison) forwardsToCluster(name string) bool {
-	return slices.ContainsFunc([]string{dns.Fqdn(c.node.ClusterDomain), "in-addr.arpa.", "ip6.arpa.", autopathDomain},
-		func(zone string) bool { return dns.IsSubDomain(zone, name) })
-}
 
 // WriteText writes a table of the hops with their numbers of queries, the two results,
 // and whether they agree.
@@ -162,7 +152,15 @@ func (c *Comparison) WriteText(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "queries\t%s\t%s\n", c.base.policy, c.autopath.policy)
 	a, b := c.hops(c.base), c.hops(c.autopath)
-	for _, hop := range mergeHops(a, b) {
+	var both []v1alpha1.LookupHop // each once, from the pod on
+	for _, h := range slices.Concat(a, b) {
+		both = appendNew(both, v1alpha1.LookupHop{From: h.From, To: h.To})
+	}
+	slices.SortStableFunc(both, func(a, b v1alpha1.LookupHop) int {
+		ends := []string{hopPod, hopNodeCache, hopClusterDNS}
+		return slices.Index(ends, a.From) - slices.Index(ends, b.From)
+	})
+	for _, hop := range both {
 		fmt.Fprintf(table, "%s -> %s\t%s\t%s\n", hop.From, hop.To, countText(hop, a), countText(hop, b))
 	}
 	table.Flush() // the last write returns the same error
@@ -195,19 +193,6 @@ func (c *Comparison) conclusion() string {
 		return "they agree"
 	}
 	return "they do not agree: see docs/dns.md and docs/debugging.md for the differences"
-}
-
-// mergeHops returns the hops of both results, each once, from the pod on. Their counts
-// are zero.
-func mergeHops(a, b []v1alpha1.LookupHop) (list []v1alpha1.LookupHop) {
-	for _, h := range slices.Concat(a, b) {
-		list = appendNew(list, v1alpha1.LookupHop{From: h.From, To: h.To})
-	}
-	rank := func(h v1alpha1.LookupHop) int {
-		return slices.Index([]string{hopPod, hopNodeCache, hopClusterDNS}, h.From)
-	}
-	slices.SortStableFunc(list, func(a, b v1alpha1.LookupHop) int { return rank(a) - rank(b) })
-	return list
 }
 
 // countText returns the number of queries of a hop, "-" if a result does not have it.

@@ -52,6 +52,10 @@ type Options struct {
 
 // Register adds the flags.
 func (o *Options) Register(flags *pflag.FlagSet) {
+	var libraries []string
+	for _, l := range libc.Libraries() {
+		libraries = append(libraries, string(l))
+	}
 	o.Input.Register(flags)
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of a live cluster; without -f: as kubectl")
 	flags.StringVar(&o.Context, "context", "",
@@ -59,7 +63,7 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Pod, "pod", "",
 		"`NAMESPACE/NAME` of the pod or workload, or KIND/NAME in the namespace of -n, such as statefulset/db")
 	usage.ChoiceFlag(flags, &o.Library, "libc", "",
-		"resolver `LIBRARY` of the program: glibc (2.36 to 2.41), musl (1.2.5), musl-1.2.3, or go (Go 1.26 without cgo)", libraries()...)
+		"resolver `LIBRARY` of the program: glibc (2.36 to 2.41), musl (1.2.5), musl-1.2.3, or go (Go 1.26 without cgo)", libraries...)
 	flags.BoolVar(&o.Compare, "compare", false, "compare ClusterFirst with ClusterFirstWithAutopath, and count the queries on each hop")
 	flags.StringVar(&o.Server, "server", "",
 		"`ADDR[:PORT]` of a DNS server that replaces all nameservers of the pod; empty: the cluster DNS is simulated from the manifests")
@@ -73,14 +77,6 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 // Live reports whether the objects come from a live cluster.
 func (o *Options) Live() bool {
 	return o.Kubeconfig != "" || o.Context != "" || len(o.Input.Paths) == 0 && o.Pod != ""
-}
-
-// libraries returns the values of Options.Library.
-func libraries() (list []string) {
-	for _, l := range libc.Libraries() {
-		list = append(list, string(l))
-	}
-	return list
 }
 
 // Parse returns the question and the servers of a lookup. args are NAME [TYPE].
@@ -109,7 +105,7 @@ func (o *Options) onMachine() bool {
 }
 
 // parseLookup sets the type of the question, and the servers of c.
-func (o *Options) parseLookup(c *Config, args []string) error {
+func (o *Options) parseLookup(c *Config, args []string) (err error) {
 	if len(args) == 2 {
 		qtype, ok := dns.StringToType[strings.ToUpper(args[1])]
 		if !ok || qtype == dns.TypeNone {
@@ -117,11 +113,6 @@ func (o *Options) parseLookup(c *Config, args []string) error {
 		}
 		c.Question.Type = qtype
 	}
-	return o.parseServers(c)
-}
-
-// parseServers sets the servers of c.
-func (o *Options) parseServers(c *Config) (err error) {
 	if o.Server != "" {
 		if o.Complete {
 			return usage.Errorf("--complete has no effect with --server: set one of them")
@@ -171,11 +162,13 @@ func (o *Options) Run(ctx context.Context, c Config, n nodefacts.Node,
 	if o.onMachine() {
 		n.ClusterDNS = nil // nothing is simulated
 	}
-	findings, err := c.setNode(n)
-	if err != nil {
+	if c.Engine, err = n.Engine(); err != nil {
 		return false, err
 	}
-	cli.WriteFindings(stderr, findings)
+	var findings []policy.Finding
+	c.Node = n.Node
+	c.Host, findings = n.Host()
+	cli.WriteFindings(stderr, append(n.Findings, findings...))
 	var readErr error
 	if !o.Live() && !o.onMachine() {
 		c.Manifest, readErr = o.Input.ReadPods(ctx, stdin)
@@ -185,7 +178,10 @@ func (o *Options) Run(ctx context.Context, c Config, n nodefacts.Node,
 		return false, readErr
 	}
 	if o.onMachine() {
-		c.Pod = machine()
+		// The programs of this machine have the servers and domains of its resolv.conf.
+		pod := &corev1.Pod{Spec: corev1.PodSpec{DNSPolicy: corev1.DNSDefault, HostNetwork: true}}
+		pod.Namespace, pod.Name = "default", "machine"
+		c.Pod = kube.Workload{Name: machineName, Pod: pod}
 	} else if err := c.setPod(o.Pod, n.Name); err != nil {
 		return false, errors.Join(readErr, err)
 	}
@@ -193,7 +189,12 @@ func (o *Options) Run(ctx context.Context, c Config, n nodefacts.Node,
 	if err != nil {
 		return false, err
 	}
-	r, err := o.report(ctx, l)
+	var r report
+	if o.Compare {
+		r, err = l.Compare(ctx)
+	} else {
+		r, err = l.Run(ctx)
+	}
 	if err != nil {
 		return false, err
 	}
@@ -210,40 +211,20 @@ func (o *Options) Run(ctx context.Context, c Config, n nodefacts.Node,
 	return r.Found(), errors.Join(readErr, l.Skipped)
 }
 
+// setPod sets the pod to the pod of the manifest with a name. node is as in [FindPod].
+func (c *Config) setPod(name, node string) (err error) {
+	if c.Pod, err = FindPod(c.Manifest.Workloads, name, c.Namespace, node); err == nil && kube.IsWindows(&c.Pod.Pod.Spec) {
+		err = fmt.Errorf("pod %s is for Windows, which has no C library to simulate: see what it gets with render", name)
+	}
+	return err
+}
+
 // report is a Result or a Comparison.
 type report interface {
 	Found() bool
 	Ignored() []string
 	WriteText(io.Writer) error
 	WriteJSON(io.Writer) error
-}
-
-func (o *Options) report(ctx context.Context, l *Lookup) (report, error) {
-	if o.Compare {
-		return l.Compare(ctx)
-	}
-	return l.Run(ctx)
-}
-
-// setNode sets the node of the pod, and returns the findings about it.
-func (c *Config) setNode(n nodefacts.Node) (findings []policy.Finding, err error) {
-	if c.Engine, err = n.Engine(); err != nil {
-		return nil, err
-	}
-	c.Node = n.Node
-	c.Host, findings = n.Host()
-	return append(n.Findings, findings...), nil
-}
-
-// setPod sets the pod to the pod of the manifest with a name. node is as in [FindPod].
-func (c *Config) setPod(name, node string) (err error) {
-	if c.Pod, err = FindPod(c.Manifest.Workloads, name, c.Namespace, node); err != nil {
-		return err
-	}
-	if kube.IsWindows(&c.Pod.Pod.Spec) {
-		return fmt.Errorf("pod %s is for Windows, which has no C library to simulate: see what it gets with render", name)
-	}
-	return nil
 }
 
 // clusterTimeout limits reading a live cluster.

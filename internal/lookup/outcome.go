@@ -57,7 +57,9 @@ func (c *clusterDNS) newOutcome(name string, r libc.Result, missing [][]dns.Ques
 		}
 		o.Queries, missing = r.Queries[:last+1], missing[:last+1]
 	}
-	c.addAbsences(&o)
+	if o.Error != "" {
+		c.addAbsences(&o)
+	}
 	c.clearReplies(o.Queries, missing)
 	o.forwarded = c.addNotAsked(&o, missing)
 	return o
@@ -112,49 +114,40 @@ func (c *clusterDNS) clearReplies(queries []libc.Query, missing [][]dns.Question
 		overtaken := errors.Is(q.Err, libc.ErrOvertaken) && !c.serves(q.Server)
 		if overtaken || missing[i] != nil && len(q.Reply.Answer) == 0 {
 			q.Reply, q.Err, q.Took = nil, errNotAsked, 0
-			if c.serves(q.Server) && c.allUnknown(missing[i]) {
+			isDecided := func(q dns.Question) bool { return !c.catalog.explain(q.Name).unknown }
+			if c.serves(q.Server) && !slices.ContainsFunc(missing[i], isDecided) {
 				q.Err = errUnknown
 			}
 		}
 	}
 }
 
-// allUnknown reports whether the manifests do not decide any of the questions.
-func (c *clusterDNS) allUnknown(questions []dns.Question) bool {
-	return !slices.ContainsFunc(questions, func(q dns.Question) bool { return !c.catalog.explain(q.Name).unknown })
-}
-
-// addAbsences adds the reasons for names that were not found, if the lookup fails. Its result
-// is unknown if the search has continued after a name that may exist.
+// addAbsences adds the reasons for the names of the cluster that were not found. The result is unknown if the search has
+// continued after a name that may exist.
 func (c *clusterDNS) addAbsences(o *outcome) {
-	if o.Error == "" {
-		return
+	for _, q := range o.Queries {
+		if q.Reply == nil || !c.serves(q.Server) || q.Reply.Rcode != dns.RcodeNameError {
+			continue
+		}
+		for _, name := range c.candidates(q.Name) {
+			if a := c.catalog.explain(name); a.reason != "" {
+				o.absences = appendNew(o.absences, a)
+			}
+		}
 	}
-	o.absences = c.absences(o.Queries)
 	i := slices.IndexFunc(o.absences, func(a absence) bool { return a.unknown })
 	if o.open == "" && i >= 0 {
 		o.open = o.absences[i].name
 	}
 }
 
-// absences returns why the names of the cluster in queries do not exist.
-func (c *clusterDNS) absences(queries []libc.Query) (list []absence) {
-	for _, q := range queries {
-		if q.Reply == nil || !c.serves(q.Server) || q.Reply.Rcode != dns.RcodeNameError {
-			continue
-		}
-		for _, name := range c.candidates(q.Name) {
-			if a := c.catalog.explain(name); a.reason != "" {
-				list = appendNew(list, a)
-			}
-		}
+// synthetic returns the addresses in the replies that no cluster has assigned. A server of --server has assigned its addresses,
+// whichever they are.
+func (r *Result) synthetic() (list []netip.Addr) {
+	if r.server != "" {
+		return nil
 	}
-	return list
-}
-
-// synthetic returns the addresses in the replies that no cluster has assigned.
-func (o *outcome) synthetic() (list []netip.Addr) {
-	for _, q := range o.Queries {
+	for _, q := range r.Queries {
 		if q.Reply == nil || !q.Reply.Authoritative {
 			continue
 		}

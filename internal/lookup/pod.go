@@ -21,14 +21,6 @@ import (
 // machineName is the name of machine in results.
 const machineName = "this machine"
 
-// machine stands for the programs of this machine, which have the servers and domains of its resolv.conf.
-func machine() kube.Workload {
-	spec := corev1.PodSpec{DNSPolicy: corev1.DNSDefault, HostNetwork: true}
-	pod := &corev1.Pod{Spec: spec}
-	pod.Namespace, pod.Name = "default", "machine"
-	return kube.Workload{Name: machineName, Pod: pod}
-}
-
 // FindPod returns the pod or workload with the name NAME, NAMESPACE/NAME or KIND/NAME. A
 // workload has its own name and the name of its pods. KIND is as in kubectl; of a workload whose pods
 // are numbered KIND/NAME is the first pod. namespace is the default for name and for the
@@ -44,7 +36,10 @@ func FindPod(workloads []kube.Workload, name, namespace, node string) (kube.Work
 	inFirst := func(w kube.Workload) bool { return w.Namespace == first }
 	if kind := kindOf(first); slash && kind != "" && !slices.ContainsFunc(placed, inFirst) {
 		return only(placed, kind, namespace+"/"+rest, func(w kube.Workload, name string) (kube.Workload, bool) {
-			return firstPod(w, kind, name)
+			if w.Kind != kind || name != w.Namespace+"/"+w.Name || w.Ordinals.Base == "" {
+				return w, w.Kind == kind && name == w.Namespace+"/"+w.Name
+			}
+			return w.WithOrdinal(int64(w.Ordinals.First))
 		})
 	}
 	if !slash {
@@ -89,17 +84,6 @@ func kindOf(name string) string {
 		}
 	}
 	return ""
-}
-
-// firstPod returns w with its first pod if it is of a kind and NAMESPACE/NAME is its name.
-func firstPod(w kube.Workload, kind, name string) (kube.Workload, bool) {
-	if w.Kind != kind || name != w.Namespace+"/"+w.Name {
-		return w, false
-	}
-	if w.Ordinals.Base == "" {
-		return w, true
-	}
-	return w.WithOrdinal(int64(w.Ordinals.First))
 }
 
 // named returns w if NAMESPACE/NAME is its name or the name of its pod. Of a workload whose pods

@@ -4,11 +4,13 @@
 package lookup
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -52,8 +54,11 @@ func (r *Result) lookupResult() v1alpha1.LookupResult {
 	queries := make([]v1alpha1.LookupQuery, 0, len(r.Queries))
 	for _, q := range r.Queries {
 		row := v1alpha1.LookupQuery{
-			Name: q.Name, Type: dns.Type(q.Type).String(), Server: q.Server.String(), Rcode: rcode(q), Answers: answers(q),
+			Name: q.Name, Type: dns.Type(q.Type).String(), Server: q.Server.String(), Rcode: rcode(q), Answers: []string{},
 			ExtendedErrors: extendedErrors(q),
+		}
+		if q.Reply != nil {
+			row.Answers = append(row.Answers, presentations(q.Reply.Answer)...)
 		}
 		if r.measured() {
 			row.Micros = q.Took.Microseconds()
@@ -68,27 +73,14 @@ func (r *Result) lookupResult() v1alpha1.LookupResult {
 		File: r.at.File, Document: r.at.Document,
 		Pod: r.pod, Name: r.question.Name, Type: r.question.typeName(), Libc: string(r.question.Library),
 		Queries: queries, Addresses: texts(r.Addresses), QueryCount: len(queries),
-		NotAsked: r.notAsked, Synthetic: texts(r.syntheticAddresses()), Absences: absences,
+		NotAsked: r.notAsked, Synthetic: texts(r.synthetic()), Absences: absences,
 	}
-}
-
-// syntheticAddresses returns the addresses in the replies that the cluster DNS has
-// generated. Server has assigned its addresses, whichever they are.
-func (r *Result) syntheticAddresses() []netip.Addr {
-	if r.server != "" {
-		return nil
-	}
-	return r.synthetic()
 }
 
 // rcode returns the rcode of the reply, or the reason for its absence.
 func rcode(q libc.Query) string {
 	if q.Reply != nil {
-		name := dns.RcodeToString[q.Reply.Rcode]
-		if name == "" {
-			name = fmt.Sprintf("RCODE%d", q.Reply.Rcode)
-		}
-		return name
+		return cmp.Or(dns.RcodeToString[q.Reply.Rcode], fmt.Sprintf("RCODE%d", q.Reply.Rcode))
 	}
 	for _, known := range []error{errNotAsked, errUnknown, libc.ErrTimeout, libc.ErrOvertaken, libc.ErrMalformed} {
 		if errors.Is(q.Err, known) {
@@ -96,17 +88,6 @@ func rcode(q libc.Query) string {
 		}
 	}
 	return "unreachable"
-}
-
-// answers returns the answer section in presentation format. It is never nil.
-func answers(q libc.Query) []string {
-	list := []string{}
-	if q.Reply != nil {
-		for _, rr := range q.Reply.Answer {
-			list = append(list, presentation(rr))
-		}
-	}
-	return list
 }
 
 // extendedErrors returns the extended DNS errors of the reply, with the texts quoted: any server can send them.
@@ -123,8 +104,13 @@ func extendedErrors(q libc.Query) (list []string) {
 	return list
 }
 
-// presentation returns a record in presentation format, separated by spaces.
-func presentation(rr dns.RR) string { return strings.ReplaceAll(rr.String(), "\t", " ") }
+// presentations returns records in presentation format, separated by spaces.
+func presentations(records []dns.RR) (list []string) {
+	for _, rr := range records {
+		list = append(list, strings.ReplaceAll(rr.String(), "\t", " "))
+	}
+	return list
+}
 
 func texts[T fmt.Stringer](values []T) []string {
 	list := make([]string, 0, len(values))
@@ -140,8 +126,8 @@ func (r *Result) WriteText(w io.Writer) error {
 	if r.pod == machineName {
 		preposition = "on"
 	}
-	fmt.Fprintf(w, "# %s %s %s looks up %s %s\n%s", r.question.Library, preposition, r.pod, r.question.Name, r.question.typeName(), r.file)
-	fmt.Fprintf(w, "# %s\n", r.servers())
+	fmt.Fprintf(w, "# %s %s %s looks up %s %s\n%s# %s\n",
+		r.question.Library, preposition, r.pod, r.question.Name, r.question.typeName(), r.file, r.servers())
 	var table strings.Builder
 	tabs := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	for i, q := range r.Queries {
@@ -167,11 +153,9 @@ func (r *Result) writeQuery(w io.Writer, n int, q libc.Query) {
 	}
 	took := ""
 	if r.measured() {
-		took = fmt.Sprintf("%.1f ms", float64(q.Took.Microseconds())/1000)
-		if errors.Is(q.Err, errNotAsked) || errors.Is(q.Err, errUnknown) {
-			took = ""
+		if took = "\t"; !errors.Is(q.Err, errNotAsked) && !errors.Is(q.Err, errUnknown) {
+			took = fmt.Sprintf("%.1f ms\t", float64(q.Took.Microseconds())/1000)
 		}
-		took += "\t"
 	}
 	fmt.Fprintf(w, "%d\t%s\t%s\t%s%s\t%s\t%s%s\n", n, q.Name, dns.Type(q.Type), q.Server, network, rcode(q), took, answerData(q))
 }
@@ -224,17 +208,13 @@ func (r *Result) resultLines() []string {
 	if r.Error != "" {
 		return []string{string(r.Error) + ": " + r.question.Library.Text(r.Error)}
 	}
-	lines := texts(r.Addresses)
-	for _, rr := range r.Answers {
-		lines = append(lines, presentation(rr))
-	}
-	return lines
+	return append(texts(r.Addresses), presentations(r.Answers)...)
 }
 
 // remarks returns the lines about the assumptions of the result.
 func (r *Result) remarks() (list []string) {
 	if r.open != "" && r.openQueries > len(r.Queries) {
-		list = append(list, fmt.Sprintf("%s if %s does not exist", queryCount(r.openQueries), r.open))
+		list = append(list, fmt.Sprintf("%s if %s does not exist", count(r.openQueries), r.open))
 	}
 	for i, q := range r.Queries {
 		for _, e := range extendedErrors(q) {
@@ -244,27 +224,34 @@ func (r *Result) remarks() (list []string) {
 	if len(r.assumed) > 0 {
 		list = append(list, "assumed not to exist: "+strings.Join(r.assumed, ", "))
 	}
-	list = r.appendProblem(list)
+	if problem := r.problem(); problem != "" {
+		list = append(list, problem)
+	}
 	if reverse, err := dns.ReverseAddr(r.question.Name); err == nil && r.question.Type == dns.TypePTR {
 		list = append(list, "the PTR record of an address has another name: look up "+reverse)
 	}
-	unknown := false
 	for _, a := range r.absences {
-		unknown = unknown || a.unknown
 		if !r.isOpen(a) {
 			list = append(list, a.name+": "+a.reason)
 		}
 	}
-	if unknown {
+	if slices.ContainsFunc(r.absences, func(a absence) bool { return a.unknown }) {
 		list = append(list, "set --complete if the manifests are the whole cluster")
 	}
 	if why := r.unasked(); why != "" {
 		list = append(list, "not asked, "+why)
 	}
-	if synthetic := r.syntheticAddresses(); len(synthetic) > 0 {
+	if synthetic := r.synthetic(); len(synthetic) > 0 {
 		list = append(list, "synthetic, not in the manifests: "+join(synthetic))
 	}
 	return list
+}
+
+func count(n int) string {
+	if n == 1 {
+		return "1 query"
+	}
+	return fmt.Sprintf("%d queries", n)
 }
 
 // unasked returns why a server was not asked and what to do, or "" if all were.
@@ -289,7 +276,7 @@ func (r *Result) isOpen(a absence) bool { return a.unknown && strings.EqualFold(
 
 // total returns the number of queries, how long the lookup took, and how much longer with a lost query.
 func (r *Result) total() string {
-	text := queryCount(len(r.Queries))
+	text := count(len(r.Queries))
 	if len(r.Queries) == 0 {
 		return text
 	}
@@ -302,31 +289,16 @@ func (r *Result) total() string {
 	return text
 }
 
-func queryCount(n int) string {
-	if n == 1 {
-		return "1 query"
-	}
-	return fmt.Sprintf("%d queries", n)
-}
-
 func join[T fmt.Stringer](values []T) string { return strings.Join(texts(values), ", ") }
 
-// appendProblem appends to list why the library did not query the name.
-func (r *Result) appendProblem(list []string) []string {
-	if problem := r.question.problem(); problem != "" && r.Error != "" && len(r.Queries) == 0 {
-		return append(list, problem)
-	}
-	return list
-}
-
-// problem returns why no library queries the name. "": it is a valid name.
-func (q Question) problem() string {
+// problem returns why no library queries the name. "": it is a valid name, or was queried.
+func (r *Result) problem() string {
+	q := r.question
 	labels := strings.Split(strings.TrimSuffix(q.Name, "."), ".")
 	long := slices.IndexFunc(labels, func(label string) bool { return len(label) > maxLabel })
-	if _, err := netip.ParseAddr(q.Name); err == nil {
-		return "" // of the other family
-	}
+	_, notAddress := netip.ParseAddr(q.Name)
 	switch {
+	case r.Error == "" || len(r.Queries) > 0 || notAddress == nil: // an address of the other family
 	case strings.Contains(q.Name, "://"):
 		return "a URL is not a name: look up its host"
 	case strings.Contains(q.Name, ":"):
@@ -339,7 +311,7 @@ func (q Question) problem() string {
 		return "a label is empty"
 	case len(q.Name) > maxName:
 		return fmt.Sprintf("the name has %d characters, %d is the limit", len(q.Name), maxName)
-	case q.Type == dns.TypeNone && strings.ContainsFunc(q.Name, isNotHostRune):
+	case q.Type == dns.TypeNone && notHostName.MatchString(q.Name):
 		return "not a host name: getaddrinfo queries letters, digits, '-', '_' and '.' only"
 	}
 	return ""
@@ -351,6 +323,4 @@ const (
 	maxName  = 253
 )
 
-func isNotHostRune(r rune) bool {
-	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_.", r))
-}
+var notHostName = regexp.MustCompile(`[^a-zA-Z0-9._-]`)
