@@ -85,7 +85,7 @@ func (c *Comparison) clusterFile(b Block, d Directive, zoneFile string) Directiv
 	if len(d.Args) > 0 {
 		b.Keys = d.Args
 	}
-	for _, z := range new(converter).zones(&b) {
+	for _, z := range b.zones() {
 		falls := func(f Directive) bool { return len(f.Args) == 0 || slices.Contains(f.Args, z) }
 		if !isReverse(z) {
 			file.Args = append(file.Args, z)

@@ -26,6 +26,15 @@ type Note struct {
 // String returns the note with its place.
 func (n Note) String() string { return fmt.Sprintf("%s:%d: %s", n.File, n.Line, n.Message) }
 
+// Problems returns the problems as joined errors with their places; nil: there are none.
+func Problems(problems []Problem) error {
+	var errs []error
+	for _, p := range problems {
+		errs = append(errs, fmt.Errorf("%s:%d: CoreDNS refuses this: %s", p.File, p.Line, p.Message))
+	}
+	return errors.Join(errs...)
+}
+
 // converter collects what the blocks of a Corefile become.
 type converter struct {
 	blocks []Block
@@ -77,15 +86,7 @@ func Convert(blocks []Block) ([]byte, []Note, error) {
 	return c.fields.yaml(v1alpha1.KindNodeCache), c.notes, nil
 }
 
-// Problems returns the problems as joined errors with their places; nil: there are none.
-func Problems(problems []Problem) error {
-	var errs []error
-	for _, p := range problems {
-		errs = append(errs, fmt.Errorf("%s:%d: CoreDNS refuses this: %s", p.File, p.Line, p.Message))
-	}
-	return errors.Join(errs...)
-}
-
+// note notes a difference in times, transports or side effects.
 func (c *converter) note(d Directive, format string, args ...any) {
 	c.add(Note{d.File, d.Line, fmt.Sprintf(format, args...), false})
 }
@@ -144,7 +145,7 @@ func (c *converter) dropOld(b *Block) {
 }
 
 // zones returns the zones of a block without final dot; "" is the root. A network becomes its reverse zones.
-func (c *converter) zones(b *Block) (list []string) {
+func (b *Block) zones() (list []string) {
 	for _, key := range b.Keys {
 		name, _ := SplitKey(key)
 		name = strings.TrimSuffix(name, ".")
@@ -171,7 +172,8 @@ func (c *converter) block(b *Block) {
 			c.kubernetes(b, d)
 		case "forward":
 			c.forward(b, d, isHidden)
-			isHidden = isHidden || c.takesAll(b, d)
+			isOther := func(z string) bool { return !isWithin(z, forwardZone(d)) }
+			isHidden = isHidden || !slices.ContainsFunc(b.zones(), isOther)
 		case "hosts":
 			c.hosts(b, d)
 		case "log":
@@ -189,7 +191,7 @@ func (c *converter) block(b *Block) {
 			c.other(d)
 		}
 	}
-	if !isAnswered && !isHidden && !slices.Contains(c.zones(b), "") {
+	if !isAnswered && !isHidden && !slices.Contains(b.zones(), "") {
 		c.changes(head, "%s: without forward CoreDNS answers SERVFAIL to what its plugins do not answer; here these names are forwarded",
 			head.Name)
 	}
@@ -209,18 +211,14 @@ func (c *converter) listen(b *Block, head Directive) {
 		}
 	}
 	for _, port := range ports {
-		if len(c.ports) > 0 && !slices.Contains(c.ports, port) {
+		if slices.Contains(c.ports, port) {
+			continue
+		}
+		if len(c.ports) > 0 {
 			c.changes(head, "port %s: all zones are served at all ports", port)
 		}
-		if !slices.Contains(c.ports, port) {
-			c.ports = append(c.ports, port)
-		}
+		c.ports = append(c.ports, port)
 	}
-}
-
-// takesAll reports whether a forward takes all names of a block.
-func (c *converter) takesAll(b *Block, d Directive) bool {
-	return !slices.ContainsFunc(c.zones(b), func(z string) bool { return !isWithin(z, forwardZone(d)) })
 }
 
 // other notes what the table says about a plugin and its properties.
@@ -259,11 +257,11 @@ func (c *converter) kubernetes(b *Block, d Directive) {
 	}
 	zones := d.Args
 	if len(zones) == 0 {
-		zones = c.zones(b)
+		zones = b.zones()
 	}
 	var reverse []string
 	for _, z := range zones {
-		name := strings.ToLower(strings.TrimSuffix(z, "."))
+		name := normalZone(z)
 		_, notNetwork := netip.ParsePrefix(name)
 		switch {
 		case notNetwork == nil || strings.HasSuffix(name, ".arpa"):
@@ -289,7 +287,10 @@ func (c *converter) kubernetes(b *Block, d Directive) {
 		case "kubeconfig":
 			c.set("kubeconfig", property.Args[0], property)
 		case "fallthrough":
-			c.fallthroughZones(property)
+			isCluster := func(z string) bool { return !strings.HasSuffix(normalZone(z), "arpa") }
+			if len(property.Args) == 0 || slices.ContainsFunc(property.Args, isCluster) {
+				c.changes(property, "%s: CoreDNS forwards names that the cluster does not have, here they get NXDOMAIN", property)
+			}
 		default:
 			c.explain(property, "kubernetes "+property.Name)
 		}
@@ -306,9 +307,7 @@ func (c *converter) reverse(d Directive, zones []string) {
 	var networks []string
 	for _, z := range zones {
 		falls := slices.ContainsFunc(d.Find("fallthrough"), func(f Directive) bool {
-			return len(f.Args) == 0 || slices.ContainsFunc(f.Args, func(a string) bool {
-				return isWithin(z, strings.ToLower(strings.TrimSuffix(a, ".")))
-			})
+			return len(f.Args) == 0 || slices.ContainsFunc(f.Args, func(a string) bool { return isWithin(z, normalZone(a)) })
 		})
 		network, err := netip.ParsePrefix(z)
 		switch {
@@ -325,12 +324,8 @@ func (c *converter) reverse(d Directive, zones []string) {
 	}
 }
 
-func (c *converter) fallthroughZones(d Directive) {
-	isCluster := func(z string) bool { return !strings.HasSuffix(strings.TrimSuffix(strings.ToLower(z), "."), "arpa") }
-	if len(d.Args) == 0 || slices.ContainsFunc(d.Args, isCluster) {
-		c.changes(d, "%s: CoreDNS forwards names that the cluster does not have, here they get NXDOMAIN", d)
-	}
-}
+// normalZone returns a zone in lower case without final dot.
+func normalZone(text string) string { return strings.ToLower(strings.TrimSuffix(text, ".")) }
 
 // isWithin reports whether a name is a zone or below it. Both have no final dot.
 func isWithin(name, zone string) bool {
@@ -348,9 +343,9 @@ func (c *converter) serves(d Directive) {
 	}
 	rank := func(d Directive) int {
 		host, _, _ := net.SplitHostPort(httpAddress(d))
-		addr, err := netip.ParseAddr(host)
+		addr, _ := netip.ParseAddr(host)
 		switch {
-		case host == "localhost" || err == nil && addr.IsLoopback():
+		case host == "localhost" || addr.IsLoopback():
 			return 0
 		case d.Name == "prometheus":
 			return 2

@@ -23,7 +23,7 @@ func (c *converter) forward(b *Block, d Directive, isHidden bool) {
 	}
 	servers, file := c.servers(d)
 	from := forwardZone(d)
-	for _, z := range c.zones(b) {
+	for _, z := range b.zones() {
 		if !isWithin(from, z) && !isWithin(z, from) {
 			c.note(d, "%s: never asked in the zone %s: left out", d, z)
 			continue
@@ -48,7 +48,7 @@ func (c *converter) forward(b *Block, d Directive, isHidden bool) {
 }
 
 // forwardZone returns the zone of a stanza.
-func forwardZone(d Directive) string { return strings.ToLower(strings.TrimSuffix(d.Args[0], ".")) }
+func forwardZone(d Directive) string { return normalZone(d.Args[0]) }
 
 // setUpstream sets the servers of the zone ., which two blocks may have, at different ports.
 func (c *converter) setUpstream(servers string, d Directive) {
@@ -75,11 +75,16 @@ func (c *converter) servers(d Directive) (servers []string, file string) {
 		if hasOwn {
 			certificate = "#" + own
 		}
-		server, isServer := normalAddress(address)
+		server := address
+		_, notServer := netip.ParseAddrPort(address)
+		if notServer != nil { // the brackets are for a port only
+			server = strings.Trim(address, "[]")
+			_, notServer = netip.ParseAddr(server)
+		}
 		switch {
-		case !isServer && scheme == "dns" && strings.HasPrefix(to, "/"):
+		case notServer != nil && scheme == "dns" && strings.HasPrefix(to, "/"):
 			file = to
-		case !isServer:
+		case notServer != nil:
 			c.changes(d, "forward to %s: write its address: names of servers are not resolved", to)
 		case scheme == "tls":
 			servers = append(servers, "tls://"+server+certificate)
@@ -101,16 +106,6 @@ func (c *converter) servers(d Directive) (servers []string, file string) {
 	return servers, file
 }
 
-// normalAddress returns an address without the brackets that only a port needs.
-func normalAddress(text string) (string, bool) {
-	if _, err := netip.ParseAddrPort(text); err == nil {
-		return text, true
-	}
-	text = strings.Trim(text, "[]")
-	_, err := netip.ParseAddr(text)
-	return text, err == nil
-}
-
 // The limits of maxQueries.
 const leastQueries, mostQueries = 100, 65535
 
@@ -126,8 +121,7 @@ func (c *converter) forwardOptions(d Directive, hasChoice bool) {
 		case "policy":
 			policy, source = strings.Join(property.Args, " "), property
 		case "max_concurrent":
-			n := number(property.Args[0])
-			if n > 0 {
+			if n := number(property.Args[0]); n > 0 {
 				c.set("maxQueries", min(max(n, leastQueries), mostQueries), property)
 			}
 		case "force_tcp", "tls_servername": // see servers
@@ -155,13 +149,6 @@ func number(text string) int {
 	return n
 }
 
-// isRedundant reports whether the servers of a stub are those of all other names, and no other block has them.
-func (c *converter) isRedundant(s stub) bool {
-	contains := func(other stub) bool { return other.Zone != s.Zone && isWithin(s.Zone, other.Zone) }
-	return c.hasUpstream && strings.Join(s.Servers, " ") == c.upstream && !isWithin(s.Zone, c.domain) &&
-		!slices.ContainsFunc(c.stubs, contains)
-}
-
 // validStubs returns the zones with servers of their own. Only the zone . can use the servers of a file.
 func (c *converter) validStubs() (valid []stub) {
 	slices.SortStableFunc(c.stubs, func(a, b stub) int { return strings.Compare(b.File, a.File) })
@@ -169,7 +156,9 @@ func (c *converter) validStubs() (valid []stub) {
 		servers := strings.Join(s.Servers, " ")
 		same := slices.IndexFunc(valid, func(v stub) bool { return v.Zone == s.Zone })
 		switch {
-		case c.isRedundant(s):
+		case c.hasUpstream && servers == c.upstream && !isWithin(s.Zone, c.domain) && !slices.ContainsFunc(c.stubs, func(o stub) bool {
+			return o.Zone != s.Zone && isWithin(s.Zone, o.Zone)
+		}): // the servers are those of all other names
 		case strings.HasPrefix(servers, "/"):
 			c.changes(s.from, "%s to %s: only the zone . can use the servers of a file: write their addresses into stubDomains",
 				s.Zone, servers)

@@ -15,7 +15,7 @@ import (
 
 // hosts converts the plugin hosts.
 func (c *converter) hosts(b *Block, d Directive) {
-	zones := c.zones(b)
+	zones := b.zones()
 	if len(d.Args) > 1 {
 		zones = lowerNames(d.Args[1:])
 	}
@@ -28,8 +28,8 @@ func (c *converter) hosts(b *Block, d Directive) {
 		c.set("hosts.file", d.Args[0], d)
 		c.note(d, "hosts %s: mount this file into the pods of the server", d.Args[0])
 		for i := range c.blocks {
-			if other := &c.blocks[i]; !slices.Contains(c.zones(other), "") {
-				c.note(d, "hosts %s: its names in %s are answered, too", d.Args[0], strings.Join(c.zones(other), ", "))
+			if other := &c.blocks[i]; !slices.Contains(other.zones(), "") {
+				c.note(d, "hosts %s: its names in %s are answered, too", d.Args[0], strings.Join(other.zones(), ", "))
 			}
 		}
 	}
@@ -55,8 +55,8 @@ func (c *converter) hosts(b *Block, d Directive) {
 
 // chaos converts the plugin chaos.
 func (c *converter) chaos(b *Block, d Directive) {
-	switch version := slices.Concat(d.Args, []string{chaosVersion})[0]; {
-	case !slices.Contains(c.zones(b), ""):
+	switch version := append(slices.Clip(d.Args), chaosVersion)[0]; {
+	case !slices.Contains(b.zones(), ""):
 		c.note(d, "%s: version.bind is not in the zone of its block: never has an effect, left out", d)
 	case len(version) > 255:
 		c.changes(d, "chaos: the version has %d octets: want at most 255", len(version))
@@ -84,7 +84,7 @@ func (c *converter) file(b *Block, d Directive) (takesAll bool) {
 		c.explain(property, "file "+property.Name)
 	}
 	isOther := func(z string) bool { return !slices.Contains(zones, z) }
-	return !slices.ContainsFunc(c.zones(b), isOther) && len(d.Find("fallthrough")) == 0
+	return !slices.ContainsFunc(b.zones(), isOther) && len(d.Find("fallthrough")) == 0
 }
 
 // The TTLs of CoreDNS without other values, in seconds.
@@ -121,7 +121,7 @@ func (c *converter) host(b *Block, zones []string, d Directive) {
 	}
 	words := []string{addr.String()}
 	for _, text := range d.Args {
-		name := strings.ToLower(strings.TrimSuffix(text, "."))
+		name := normalZone(text)
 		if !c.isName(text, d) {
 			continue
 		}
@@ -153,7 +153,7 @@ func (c *converter) isName(text string, d Directive) bool {
 func (c *converter) blockOf(name string) (best *Block) {
 	longest := -1
 	for i := range c.blocks {
-		for _, z := range c.zones(&c.blocks[i]) {
+		for _, z := range c.blocks[i].zones() {
 			if isWithin(name, z) && len(z) > longest {
 				best, longest = &c.blocks[i], len(z)
 			}
@@ -177,7 +177,11 @@ func (c *converter) log(b *Block, d Directive) {
 		c.note(d, "log %s: the format of lines is fixed: docs/dns.md#query-log", names[last])
 		names = names[:last]
 	}
-	zones := c.logZones(b, names, d)
+	zones := b.zones()
+	if len(names) > 0 {
+		valid := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !c.isName(name, d) })
+		zones = b.common(lowerNames(valid))
+	}
 	if len(zones) == 0 || len(names) == 1 && strings.Contains(names[0], "{") {
 		c.note(d, "%s: no query has this name: never has an effect, left out", d)
 		return
@@ -196,15 +200,6 @@ func (c *converter) log(b *Block, d Directive) {
 	}
 	c.queries.classes = append(c.queries.classes, classes...)
 	c.queries.zones = append(c.queries.zones, zones...)
-}
-
-// logZones returns what the zones of a block and the names of a stanza have in common.
-func (c *converter) logZones(b *Block, names []string, d Directive) []string {
-	if len(names) == 0 {
-		return c.zones(b)
-	}
-	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !c.isName(name, d) })
-	return c.common(b, lowerNames(names))
 }
 
 // finishLog sets the fields of the query log.
@@ -227,8 +222,8 @@ func (c *converter) finishLog() {
 		isLogged := func(z string) bool {
 			return slices.ContainsFunc(l.zones, func(logged string) bool { return isWithin(z, logged) })
 		}
-		if b := &c.blocks[i]; len(b.Find("log")) == 0 && slices.ContainsFunc(c.zones(b), isLogged) {
-			c.note(l.from, "%s: here also for names in %s", l.from, strings.Join(c.zones(b), ", "))
+		if b := &c.blocks[i]; len(b.Find("log")) == 0 && slices.ContainsFunc(b.zones(), isLogged) {
+			c.note(l.from, "%s: here also for names in %s", l.from, strings.Join(b.zones(), ", "))
 		}
 	}
 }

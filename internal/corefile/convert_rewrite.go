@@ -173,28 +173,23 @@ func (s *rewriteStanza) rule() (rule v1alpha1.Rewrite, domain string) {
 	if strings.HasSuffix(to, "}") {
 		rule.To = s.to // a group may end with a dot, and two dots are not a valid name in CoreDNS
 	}
-	return rule, regexDomain(s.from)
+	if m := fixedTail.FindStringSubmatch(s.from); m != nil {
+		domain = strings.ReplaceAll(m[1], `\.`, ".")
+	}
+	return rule, domain
 }
 
 // fixedTail matches the end of a regular expression that is labels in plain text, after a dot.
 var fixedTail = regexp.MustCompile(`\\\.((?:[a-zA-Z0-9_-]+\\\.)*[a-zA-Z0-9_-]+)(?:\\\.)?\$?$`)
-
-// regexDomain returns the domain that ends a regular expression; "": it is not known.
-func regexDomain(text string) string {
-	if m := fixedTail.FindStringSubmatch(text); m != nil {
-		return strings.ReplaceAll(m[1], `\.`, ".")
-	}
-	return ""
-}
 
 // rewritesOwn notes what the names of other blocks mean for a rule. It reports false for a rule without effect.
 func (c *converter) rewritesOwn(b *Block, d Directive, rule v1alpha1.Rewrite, domain string) bool {
 	isOwn := c.blockOf(domain) == b
 	related := func(z string) bool { return isWithin(domain, z) || isWithin(z, domain) }
 	switch {
-	case domain == "" && !slices.Contains(c.zones(b), ""):
-		c.changes(d, "rewrite in the zone %s: names of all zones are rewritten", strings.Join(c.zones(b), ", "))
-	case domain != "" && !isOwn && !slices.ContainsFunc(c.zones(b), related):
+	case domain == "" && !slices.Contains(b.zones(), ""):
+		c.changes(d, "rewrite in the zone %s: names of all zones are rewritten", strings.Join(b.zones(), ", "))
+	case domain != "" && !isOwn && !slices.ContainsFunc(b.zones(), related):
 		c.note(d, "%s: the name is not in the zone of its block: never has an effect, left out", d)
 		return false
 	case domain != "" && !isOwn && rule.Name != "" && !strings.HasPrefix(rule.Name, "*"):

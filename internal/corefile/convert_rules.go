@@ -22,7 +22,7 @@ func (c *converter) rules() {
 		sorted = append(sorted, &c.blocks[i])
 	}
 	longest := func(b *Block) (n int) {
-		for _, z := range c.zones(b) {
+		for _, z := range b.zones() {
 			n = max(n, len(z))
 		}
 		return n
@@ -159,11 +159,11 @@ func (c *converter) ruleZones(b *Block, d Directive, args []string) []string {
 
 // stanzaZones returns the zones of a stanza that has a list of them, as far as its block has them.
 func (c *converter) stanzaZones(b *Block, d Directive, args []string) (zones []string) {
-	wanted := c.zones(b)
+	wanted := b.zones()
 	if len(args) > 0 {
-		wanted = c.zones(&Block{Keys: strings.Fields(strings.ToLower(strings.Join(args, " ")))})
+		wanted = (&Block{Keys: strings.Fields(strings.ToLower(strings.Join(args, " ")))}).zones()
 	}
-	for _, z := range c.common(b, wanted) {
+	for _, z := range b.common(wanted) {
 		if c.blockOf(z) == b && !slices.Contains(zones, z) {
 			zones = append(zones, z)
 		}
@@ -177,15 +177,15 @@ func (c *converter) stanzaZones(b *Block, d Directive, args []string) (zones []s
 // lowerNames returns names in lower case without final dot.
 func lowerNames(names []string) (list []string) {
 	for _, name := range names {
-		list = append(list, strings.ToLower(strings.TrimSuffix(name, ".")))
+		list = append(list, normalZone(name))
 	}
 	return list
 }
 
 // common returns what the zones of a block and others have in common.
-func (c *converter) common(b *Block, others []string) (zones []string) {
+func (b *Block) common(others []string) (zones []string) {
 	for _, other := range others {
-		for _, z := range c.zones(b) {
+		for _, z := range b.zones() {
 			switch {
 			case isWithin(other, z):
 				zones = append(zones, other)
@@ -206,7 +206,7 @@ func (c *converter) zonesWithin(b *Block, zone string, d Directive) (zones []str
 		if other == b || slices.ContainsFunc(other.Find(d.Name), isSame) {
 			continue
 		}
-		for _, z := range c.zones(other) {
+		for _, z := range other.zones() {
 			if isWithin(z, zone) && z != zone {
 				zones = append(zones, z)
 			}
