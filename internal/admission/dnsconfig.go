@@ -52,7 +52,7 @@ func (c *check) checkNameservers(ctx context.Context, servers []string, field st
 	}
 	for i, s := range untilDone(ctx, servers) {
 		if p := addressProblem(s); p != "" && !c.omitFinding(CodeInvalidNameserver) {
-			c.refuse(CodeInvalidNameserver, fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("nameserver %q %s", clip(s), p),
+			c.refuseValue(CodeInvalidNameserver, fmt.Sprintf("%s[%d]", field, i), "nameserver", s, p,
 				"give an IPv4 or IPv6 address without port and zone")
 		}
 	}
@@ -89,7 +89,7 @@ func (c *check) checkSearches(ctx context.Context, searches []string, field stri
 	}
 	for i, s := range untilDone(ctx, searches) {
 		if p, hint := searchProblem(s); p != "" && !c.omitFinding(CodeInvalidSearch) {
-			c.refuse(CodeInvalidSearch, fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("search domain %q %s", clip(s), p), hint)
+			c.refuseValue(CodeInvalidSearch, fmt.Sprintf("%s[%d]", field, i), "search domain", s, p, hint)
 		}
 	}
 }
@@ -99,11 +99,11 @@ func (c *check) checkSearches(ctx context.Context, searches []string, field stri
 // ignores one final dot.
 func searchProblem(s string) (problem, hint string) {
 	domain := strings.TrimSuffix(s, ".")
-	switch over := len(domain) - policy.MaxDomain; {
+	switch {
 	case s == "." || fqdn.SubdomainProblems(strings.ReplaceAll(domain, "_", "u")) == nil:
 		return "", ""
-	case over > 0:
-		return fmt.Sprintf("has %d characters, %d is the limit", len(domain), policy.MaxDomain), fmt.Sprintf("shorten it by %d", over)
+	case len(domain) > policy.MaxDomain:
+		return lengthProblem(domain, policy.MaxDomain)
 	default:
 		return "is not a DNS subdomain", "use lower-case letters, digits, '-', '_' and '.', with a letter or digit at both ends of a label"
 	}
@@ -202,8 +202,18 @@ func describeOption(o policy.Option) (message, hint string) {
 				fmt.Sprintf("write name: %s, value: %s", key, excerpt.Quote(inName))
 		case o.Value == "":
 			return fmt.Sprintf("option %s has no value: it removes the node's", key), "set a value"
+		}
+		if limits.name != key {
+			continue
+		}
+		hint = fmt.Sprintf("use %d to %d", limits.min, limits.max)
+		switch n, ok := parseNumber(o.Value); {
+		case !ok:
+			return fmt.Sprintf("the value %s of option %s is not a number", excerpt.Quote(o.Value), key), hint
+		case n < limits.min:
+			return fmt.Sprintf("option %s is %d, %d is the minimum: %s", key, n, limits.min, limits.below), hint
 		default:
-			return describeNumber(o, limits.min, limits.max, limits.below)
+			return fmt.Sprintf("option %s is %d, %d is the limit: glibc uses %d", key, n, limits.max, limits.max), hint
 		}
 	}
 	if slices.Contains(flags, o.Name) {
@@ -224,18 +234,6 @@ func parseNumber(s string) (n int, ok bool) {
 	}
 	n, err := strconv.Atoi(s)
 	return n, err == nil
-}
-
-func describeNumber(o policy.Option, minimum, maximum int, below string) (message, hint string) {
-	hint = fmt.Sprintf("use %d to %d", minimum, maximum)
-	switch n, ok := parseNumber(o.Value); {
-	case !ok:
-		return fmt.Sprintf("the value %s of option %s is not a number", excerpt.Quote(o.Value), o.Name), hint
-	case n < minimum:
-		return fmt.Sprintf("option %s is %d, %d is the minimum: %s", o.Name, n, minimum, below), hint
-	default:
-		return fmt.Sprintf("option %s is %d, %d is the limit: glibc uses %d", o.Name, n, maximum, maximum), hint
-	}
 }
 
 // addServersCut reports rule L1, the finding f of the engine, in terms of the pod's fields. If the

@@ -21,37 +21,27 @@ const maxOverride = 64
 // valid.
 func (c *check) checkHostnames(validName bool) {
 	pod := &c.o.Pod
-	if h := c.o.TemplateHostname; labelProblem(h) != "" {
-		c.refuse(policy.CodeInvalidHostname, c.o.ofPod("spec.hostname"),
-			fmt.Sprintf("host name %q %s", clip(h), labelProblem(h)), labelHint(h))
+	c.refuseLabel(policy.CodeInvalidHostname, c.o.ofPod("spec.hostname"), "host name", c.o.TemplateHostname)
+	if !c.o.Ordinal {
+		c.refuseLabel(policy.CodeInvalidHostname, c.o.hostnameField(), "host name", pod.Hostname)
+	} else if p, hint := labelProblem(pod.Hostname); p != "" && validName {
+		// The API server validates the host names of an Indexed Job, and refuses the Job. Of the other controllers it later
+		// refuses the objects that they create, which only an event on the owner shows.
+		if acceptedFirst(c.o) {
+			p += "; the API server accepts the object and refuses what it creates"
+		}
+		c.refuseValue(CodeGeneratedHostname, c.o.hostnameField(), "the pods' host name", pod.Hostname, p, hint)
 	}
-	switch p := labelProblem(pod.Hostname); {
-	case p == "":
-	case !c.o.Ordinal:
-		c.refuse(policy.CodeInvalidHostname, c.o.hostnameField(),
-			fmt.Sprintf("host name %q %s", clip(pod.Hostname), p), labelHint(pod.Hostname))
-	case validName:
-		c.addGeneratedHostname(p)
-	}
-	if p := labelProblem(pod.Subdomain); p != "" {
-		c.refuse(policy.CodeInvalidSubdomain, c.o.subdomainField(),
-			fmt.Sprintf("subdomain %q %s", clip(pod.Subdomain), p), labelHint(pod.Subdomain))
-	}
+	c.refuseLabel(policy.CodeInvalidSubdomain, c.o.subdomainField(), "subdomain", pod.Subdomain)
 	if pod.HostnameOverride != nil {
 		c.checkOverride(*pod.HostnameOverride)
 	}
 }
 
-// addGeneratedHostname reports an invalid host name that a controller generates. The API
-// server validates those of an Indexed Job, and refuses the Job. It accepts a CronJob, and a
-// StatefulSet whose name is only too long with its ordinals; later it refuses the objects
-// that they create, which only an event on the owner shows.
-func (c *check) addGeneratedHostname(problem string) {
-	message := fmt.Sprintf("the pods' host name %q %s", clip(c.o.Pod.Hostname), problem)
-	if acceptedFirst(c.o) {
-		message += "; the API server accepts the object and refuses what it creates"
-	}
-	c.refuse(CodeGeneratedHostname, c.o.hostnameField(), message, labelHint(c.o.Pod.Hostname))
+// refuseLabel refuses a value that is not a DNS label.
+func (c *check) refuseLabel(code policy.Code, field, what, value string) {
+	problem, hint := labelProblem(value)
+	c.refuseValue(code, field, what, value, problem, hint)
 }
 
 // Limits of the name of a StatefulSet. Its pods have the label controller-revision-hash, the
@@ -66,7 +56,10 @@ const (
 // label: the API server accepts the object, and refuses its pods.
 func (c *check) checkRevisionLabel() {
 	n := len(c.o.Name)
-	if c.o.Kind != kindStatefulSet || n <= maxRevisionName || labelProblem(c.o.Pod.Hostname) != "" {
+	if c.o.Kind != kindStatefulSet || n <= maxRevisionName {
+		return
+	}
+	if p, _ := labelProblem(c.o.Pod.Hostname); p != "" {
 		return
 	}
 	field, hint := c.o.nameField(), fmt.Sprintf("shorten the name by %d", n-maxRevisionName)
@@ -81,43 +74,25 @@ func (c *check) checkRevisionLabel() {
 			"the limit: with most hashes the API server refuses the pods", n+1+maxRevisionHash, fqdn.MaxLabel), hint)
 }
 
-// labelProblem returns why s is not a DNS label, or "". It returns "" for an empty s.
-func labelProblem(s string) string {
-	problems := fqdn.LabelProblems(s)
+// labelProblem returns why s is not a DNS label and what to do, or "". It returns "" for an empty s.
+func labelProblem(s string) (problem, hint string) {
+	hint = "use lower-case letters, digits and '-', with a letter or digit at both ends"
 	switch {
-	case s == "" || problems == nil:
-		return ""
+	case s == "" || fqdn.LabelProblems(s) == nil:
+		return "", ""
 	case len(s) > fqdn.MaxLabel:
-		return fmt.Sprintf("has %d characters, %d is the limit", len(s), fqdn.MaxLabel)
+		return lengthProblem(s, fqdn.MaxLabel)
 	case fqdn.SubdomainProblems(s) == nil:
-		return "has dots, a DNS label has none"
+		return "has dots, a DNS label has none", hint
 	default:
-		return "is not a DNS label"
+		return "is not a DNS label", hint
 	}
-}
-
-// labelHint returns how to make s a DNS label.
-func labelHint(s string) string {
-	if over := len(s) - fqdn.MaxLabel; over > 0 {
-		return fmt.Sprintf("shorten it by %d", over)
-	}
-	return "use lower-case letters, digits and '-', with a letter or digit at both ends"
 }
 
 // acceptedFirst reports whether the API server accepts o, and later refuses the pods with the
 // names that its controller generates. It validates a StatefulSet's name without the ordinal
-// (apps/validation, ValidateStatefulSetName).
+// (apps/validation, ValidateStatefulSetName), and accepts each CronJob.
 func acceptedFirst(o *Object) bool { return o.Kind == kindCronJob || o.Kind == kindStatefulSet }
-
-// checkNode validates the name of a static pod's node, which its kubelet sets in spec.nodeName
-// (validation.go, ValidateNodeName).
-func (c *check) checkNode() {
-	if n := c.o.Node; n != "" && fqdn.SubdomainProblems(n) != nil {
-		c.refuse(CodeInvalidNodeName, "spec.nodeName",
-			fmt.Sprintf("node name %q is not a DNS subdomain: the kubelet refuses its static pods", clip(n)),
-			"register the node with a name in lower case")
-	}
-}
 
 // checkOverride applies rule V4 to hostnameOverride (validation.go, validatePodHostName).
 func (c *check) checkOverride(override string) {

@@ -123,35 +123,26 @@ const (
 // subdomains, that of a StatefulSet is a DNS label (core/validation, apps/validation and
 // batch/validation). valid is false if it refuses the name.
 func (c *check) checkNames() (valid bool) {
-	namespace := c.o.Pod.Namespace
-	if p := labelProblem(namespace); p != "" {
-		c.refuse(CodeInvalidNamespace, c.o.of("metadata.namespace"),
-			fmt.Sprintf("namespace %q %s", clip(namespace), p), labelHint(namespace))
-	}
-	if p, hint := c.prefixProblem(c.o.GenerateName); p != "" {
-		c.refuse(CodeInvalidName, c.o.of("metadata.generateName"), fmt.Sprintf("generateName %q %s", clip(c.o.GenerateName), p), hint)
-		return false
-	}
-	p, hint := c.nameProblem()
-	if p == "" {
-		return true
+	c.refuseLabel(CodeInvalidNamespace, c.o.of("metadata.namespace"), "namespace", c.o.Pod.Namespace)
+	// The API server validates a generateName with something after its final dash, and with the character before the dash
+	// replaced (apimachinery/pkg/api/validation, maskTrailingDash). Of a ReplicationController it validates the completed
+	// name only (core/validation, ValidateReplicationController).
+	if prefix := c.o.GenerateName; prefix != "" && c.o.Kind != kindReplicationController {
+		if len(prefix) > 1 && strings.HasSuffix(prefix, "-") {
+			prefix = prefix[:len(prefix)-2] + "a"
+		}
+		if p, hint := c.syntaxProblem(prefix); p != "" {
+			c.refuseValue(CodeInvalidName, c.o.of("metadata.generateName"), "generateName", c.o.GenerateName, p, hint)
+			return false
+		}
 	}
 	code := CodeInvalidName
 	if c.o.Kind == KindPod {
 		code = policy.CodeInvalidName
 	}
-	c.refuse(code, c.o.nameField(), fmt.Sprintf("name %q %s", clip(c.o.Name), p), hint)
-	return false
-}
-
-// prefixProblem returns why the API server refuses a generateName, and how to correct it, or
-// "". Of a ReplicationController it validates the completed name only (core/validation,
-// ValidateReplicationController).
-func (c *check) prefixProblem(prefix string) (problem, hint string) {
-	if prefix == "" || c.o.Kind == kindReplicationController {
-		return "", ""
-	}
-	return c.syntaxProblem(withoutDash(prefix))
+	p, hint := c.nameProblem()
+	c.refuseValue(code, c.o.nameField(), "name", c.o.Name, p, hint)
+	return p == ""
 }
 
 // nameProblem returns why the API server refuses the name of the object, and how to correct
@@ -173,7 +164,7 @@ func (c *check) nameProblem() (problem, hint string) {
 // depend on other fields.
 func (c *check) syntaxProblem(name string) (problem, hint string) {
 	if c.o.Kind == kindStatefulSet {
-		return labelProblem(name), labelHint(name)
+		return labelProblem(name)
 	}
 	return subdomainProblem(name)
 }
@@ -194,16 +185,6 @@ func lengthProblem(s string, limit int) (problem, hint string) {
 	return fmt.Sprintf("has %d characters, %d is the limit", len(s), limit), fmt.Sprintf("shorten it by %d", over)
 }
 
-// withoutDash returns a generateName as the API server validates it: with something after
-// its final dash, and, like there, with the character before the dash replaced
-// (apimachinery/pkg/api/validation, maskTrailingDash).
-func withoutDash(prefix string) string {
-	if len(prefix) > 1 && strings.HasSuffix(prefix, "-") {
-		return prefix[:len(prefix)-2] + "a"
-	}
-	return prefix
-}
-
 // HostAlias is an entry that a pod adds to its /etc/hosts.
 type HostAlias struct {
 	IP        string
@@ -215,13 +196,12 @@ type HostAlias struct {
 func (c *check) checkHostAliases(ctx context.Context) {
 	for i, alias := range untilDone(ctx, c.o.HostAliases) {
 		field := fmt.Sprintf("%s[%d]", c.o.ofPod("spec.hostAliases"), i)
-		if p := addressProblem(alias.IP); p != "" && !c.omitFinding(CodeInvalidHostAlias) {
-			c.refuse(CodeInvalidHostAlias, field+".ip", fmt.Sprintf("address %q %s", clip(alias.IP), p), "give an IPv4 or IPv6 address")
+		if p := addressProblem(alias.IP); p != "" {
+			c.refuseValue(CodeInvalidHostAlias, field+".ip", "address", alias.IP, p, "give an IPv4 or IPv6 address")
 		}
 		for j, name := range untilDone(ctx, alias.Hostnames) {
 			if p, hint := subdomainProblem(name); p != "" && !c.omitFinding(CodeInvalidHostAlias) {
-				c.refuse(CodeInvalidHostAlias, fmt.Sprintf("%s.hostnames[%d]", field, j),
-					fmt.Sprintf("host name %q %s", clip(name), p), hint)
+				c.refuseValue(CodeInvalidHostAlias, fmt.Sprintf("%s.hostnames[%d]", field, j), "host name", name, p, hint)
 			}
 		}
 	}

@@ -107,7 +107,11 @@ func (r *Rules) Check(ctx context.Context, o Object) ([]policy.Finding, error) {
 	c := newCheck(&o)
 	c.Rules = r
 	c.checkHostnames(c.checkNames())
-	c.checkNode()
+	if n := o.Node; n != "" && fqdn.SubdomainProblems(n) != nil { // its kubelet sets it in spec.nodeName (validation.go, ValidateNodeName)
+		c.refuse(CodeInvalidNodeName, "spec.nodeName",
+			fmt.Sprintf("node name %q is not a DNS subdomain: the kubelet refuses its static pods", clip(n)),
+			"register the node with a name in lower case")
+	}
 	c.checkHostAliases(ctx)
 	c.checkDNSConfig(ctx)
 	c.checkDNSPolicy()
@@ -132,7 +136,12 @@ func (r *Rules) Check(ctx context.Context, o Object) ([]policy.Finding, error) {
 func (c *check) addDecided(d *policy.Decision, f policy.Finding) {
 	switch f.Code {
 	case policy.CodeEmptyConfig:
-		c.addEmptyConfig(f)
+		// If spec.dnsPolicy is None, the API server refuses the pod. With other policies the nameservers are missing in the
+		// configuration of the node.
+		_, ignored := c.last[policy.CodeForbiddenOverride]
+		if c.o.Pod.Override == policy.None && c.o.Pod.Policy != policy.None && !ignored {
+			c.add(f)
+		}
 	case policy.CodeFQDNTooLong:
 		c.addFQDNTooLong()
 	case policy.CodeServerLimit:
@@ -154,16 +163,6 @@ func (c *check) addDecided(d *policy.Decision, f policy.Finding) {
 func (c *check) addFromNode(f policy.Finding) {
 	if !aboutNode(f) {
 		f.Field = c.field(f.Field)
-		c.add(f)
-	}
-}
-
-// addEmptyConfig adds a finding about None without nameservers if the annotation names it: if
-// spec.dnsPolicy does, the API server refuses the pod. With other policies the nameservers
-// are missing in the configuration of the node.
-func (c *check) addEmptyConfig(f policy.Finding) {
-	pod := &c.o.Pod
-	if _, ignored := c.last[policy.CodeForbiddenOverride]; pod.Override == policy.None && pod.Policy != policy.None && !ignored {
 		c.add(f)
 	}
 }

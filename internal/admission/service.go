@@ -40,10 +40,7 @@ type Service struct {
 func CheckService(s Service) []policy.Finding {
 	c := newCheck(&Object{})
 	// Newer API servers accept a digit at the start (RelaxedServiceNameValidation).
-	if p := labelProblem(s.Name); p != "" {
-		c.refuse(CodeInvalidServiceName, s.Path+"metadata.name",
-			fmt.Sprintf("the name of the Service %q %s", clip(s.Name), p), labelHint(s.Name))
-	}
+	c.refuseLabel(CodeInvalidServiceName, s.Path+"metadata.name", "the name of the Service", s.Name)
 	if s.IsExternalName {
 		c.checkExternalName(s.Path+"spec.externalName", strings.TrimSuffix(s.ExternalName, "."))
 	}
@@ -85,7 +82,7 @@ func CheckServices(objects []Object, services []Service) [][]policy.Finding {
 	findings := make([][]policy.Finding, len(objects))
 	for i, o := range objects {
 		known := byName[o.Pod.Namespace]
-		if known == nil || o.Pod.Subdomain == "" || labelProblem(o.Pod.Subdomain) != "" {
+		if problem, _ := labelProblem(o.Pod.Subdomain); known == nil || o.Pod.Subdomain == "" || problem != "" {
 			continue
 		}
 		c := newCheck(&o)

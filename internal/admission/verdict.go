@@ -254,6 +254,13 @@ func (c *check) refuse(code policy.Code, field, message, hint string) {
 		Message: message, Field: field, Hint: hint})
 }
 
+// refuseValue refuses a value that has a problem; "": it has none.
+func (c *check) refuseValue(code policy.Code, field, what, value, problem, hint string) {
+	if problem != "" && !c.omitFinding(code) {
+		c.refuse(code, field, fmt.Sprintf("%s %q %s", what, clip(value), problem), hint)
+	}
+}
+
 // warn adds a warning.
 func (c *check) warn(code policy.Code, by policy.Enforcer, field, message, hint string) {
 	c.add(policy.Finding{Code: code, Severity: policy.SeverityWarning, EnforcedBy: by, Message: message, Field: field, Hint: hint})

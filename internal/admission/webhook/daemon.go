@@ -5,7 +5,6 @@ package webhook
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -43,7 +42,15 @@ func (d *Daemon) Run(ctx context.Context, c DaemonConfig) error {
 		return err
 	}
 	registry := daemon.NewRegistry(d.Version)
-	registry.MustRegister(newExpiry(pair.Current))
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "dnsconfigurer_webhook_certificate_expiry_timestamp_seconds",
+		Help: "When the served certificate expires, in seconds since 1970; 0: there is none yet.",
+	}, func() float64 {
+		if c, _ := pair.Current(); c != nil {
+			return float64(c.Leaf.NotAfter.Unix())
+		}
+		return 0
+	}))
 	handler := New(Config{Rules: c.Rules, Report: c.Report, Logger: d.Log, Register: registry})
 	reloader := &daemon.Reloader[DaemonConfig]{
 		Source: d.Source, Signal: d.Reload, Log: d.Log,
@@ -87,20 +94,6 @@ func (d *Daemon) apply(handler *Handler, c DaemonConfig) {
 	for _, found := range c.Node.Findings {
 		d.Log.Warn(found.Message, "hint", found.Hint)
 	}
-}
-
-// newExpiry returns the gauge of when the certificate expires.
-func newExpiry(current func() (*tls.Certificate, error)) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "dnsconfigurer_webhook_certificate_expiry_timestamp_seconds",
-		Help: "When the served certificate expires, in seconds since 1970; 0: there is none yet.",
-	}, func() float64 {
-		c, _ := current()
-		if c == nil {
-			return 0
-		}
-		return float64(c.Leaf.NotAfter.Unix())
-	})
 }
 
 // DaemonConfig is a validated WebhookConfiguration.

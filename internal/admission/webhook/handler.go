@@ -55,7 +55,7 @@ func New(c Config) *Handler {
 	h := &Handler{
 		log: c.Logger, metrics: newMetrics(c.Register),
 		large: semaphore.NewWeighted(maxLarge), small: semaphore.NewWeighted(maxSmall),
-		processors: semaphore.NewWeighted(longProcessors()),
+		processors: semaphore.NewWeighted(int64(max(1, runtime.GOMAXPROCS(0)-1))), // quick reviews need not wait
 	}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
@@ -125,11 +125,13 @@ func (h *Handler) reply(r *http.Request, o *observation) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	releaseProcessor, err := h.reserveProcessor(r.Context(), int64(len(body)))
-	if err != nil {
-		return nil, err
+	if len(body) > quickBody {
+		release, err := acquire(r.Context(), h.processors, 1, "a processor")
+		if err != nil {
+			return nil, err
+		}
+		defer release()
 	}
-	defer releaseProcessor()
 	q, err := parseReview(body)
 	if err != nil {
 		return nil, err
@@ -160,7 +162,8 @@ func (h *Handler) review(ctx context.Context, f reviewFunc, q request) (a answer
 			a = answer{verdict: verdictPanicked}
 		}
 	}()
-	if !q.hasPod() {
+	// Subresources have no pod or pod template to check, or cannot change it.
+	if q.SubResource != "" || q.operation() == operationOther || len(q.Object) == 0 || string(q.Object) == "null" {
 		return answer{verdict: verdictPassed}
 	}
 	a, err := f(ctx, q)
@@ -213,33 +216,17 @@ func (h *Handler) reserve(r *http.Request) (release func(), err error) {
 	case size <= smallBody:
 		bodies = h.small
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), waitTime)
-	defer cancel()
-	if bodies.Acquire(ctx, size) != nil {
-		return nil, tooMany("memory")
-	}
-	return func() { bodies.Release(size) }, nil
+	return acquire(r.Context(), bodies, size, "memory")
 }
 
-// reserveProcessor waits until a processor is free for a review of size bytes. Quick reviews
-// need not wait: the others leave a processor for them.
-func (h *Handler) reserveProcessor(ctx context.Context, size int64) (release func(), err error) {
-	if size <= quickBody {
-		return func() {}, nil
-	}
+// acquire waits until n of a resource are free.
+func acquire(ctx context.Context, s *semaphore.Weighted, n int64, resource string) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, waitTime)
 	defer cancel()
-	if h.processors.Acquire(ctx, 1) != nil {
-		return nil, tooMany("a processor")
+	if s.Acquire(ctx, n) != nil {
+		return nil, &httpError{http.StatusServiceUnavailable, fmt.Sprintf("too many reviews at once: waited %v for %s", waitTime, resource)}
 	}
-	return func() { h.processors.Release(1) }, nil
-}
-
-// longProcessors returns the number of reviews above quickBody that are checked at once.
-func longProcessors() int64 { return int64(max(1, runtime.GOMAXPROCS(0)-1)) }
-
-func tooMany(resource string) error {
-	return &httpError{http.StatusServiceUnavailable, fmt.Sprintf("too many reviews at once: waited %v for %s", waitTime, resource)}
+	return func() { s.Release(n) }, nil
 }
 
 func tooLarge() error {

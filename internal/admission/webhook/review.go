@@ -5,6 +5,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,23 +35,14 @@ func (h *Handler) validate(ctx context.Context, q request) (answer, error) {
 	if !known || err != nil {
 		return answer{verdict: verdictPassed}, err
 	}
-	o := newObject(w, q)
+	o := admission.Object{Kind: w.Kind, Name: w.Name, Operation: q.Operation, Pod: kube.FromPod(w.Pod), Ordinal: w.Ordinals.Base != ""}
+	o.Pod.Path, o.Pod.Namespace = w.Path, cmp.Or(o.Pod.Namespace, q.Namespace)
 	rules := h.rules.Load()
 	findings, err := rules.Check(ctx, o)
 	if err != nil {
 		return answer{}, err
 	}
 	return newAnswer(o, rules.report.Filter(findings, w.Annotations, w.Pod.Annotations)), nil
-}
-
-// newObject converts w for the rules.
-func newObject(w kube.Workload, q request) admission.Object {
-	o := admission.Object{Kind: w.Kind, Name: w.Name, Operation: q.Operation, Pod: kube.FromPod(w.Pod), Ordinal: w.Ordinals.Base != ""}
-	o.Pod.Path = w.Path
-	if o.Pod.Namespace == "" {
-		o.Pod.Namespace = q.Namespace
-	}
-	return o
 }
 
 // newAnswer returns the answer that follows from the findings in o.
@@ -171,13 +163,6 @@ func parseReview(body []byte) (request, error) {
 	return *r.Request, nil
 }
 
-// hasPod reports whether the object may have a pod or pod template to check. Subresources
-// have none, or cannot change it.
-func (q *request) hasPod() bool {
-	return q.SubResource == "" && (q.Operation == admission.Create || q.Operation == admission.Update) &&
-		len(q.Object) > 0 && string(q.Object) != "null"
-}
-
 func (q *request) apiVersion() string {
 	return metav1.GroupVersion{Group: q.Kind.Group, Version: q.Kind.Version}.String()
 }
@@ -187,7 +172,7 @@ func (q *request) operation() string {
 	if slices.Contains([]admission.Operation{admission.Create, admission.Update}, q.Operation) {
 		return string(q.Operation)
 	}
-	return "other"
+	return operationOther
 }
 
 // answer is the response to a request. The zero value allows the object.
@@ -264,8 +249,14 @@ func (h *Handler) mutate(_ context.Context, q request) (answer, error) {
 	case autopath && !windows:
 		patch = []operation{{"replace", at + "spec/dnsPolicy", corev1.DNSClusterFirstWithHostNet}}
 		if _, set := pod.Annotations[policy.OverrideAnnotation]; !set { // the author's annotation has precedence
-			hasMetadata := has(q.Object, strings.Split(at+"metadata", "/"))
-			patch = append(patch, annotate(at, hasMetadata, pod.Annotations != nil)...)
+			if !has(q.Object, strings.Split(at+"metadata", "/")) {
+				patch = append(patch, operation{"add", at + "metadata", struct{}{}})
+			}
+			if pod.Annotations == nil {
+				patch = append(patch, operation{"add", at + "metadata/annotations", struct{}{}})
+			}
+			patch = append(patch, operation{"add", annotation(at, policy.OverrideAnnotation), policy.ClusterFirstWithAutopath},
+				operation{"add", annotation(at, originAnnotation), originDNSPolicy})
 		}
 	case added && !autopath && pod.Spec.DNSPolicy != corev1.DNSClusterFirstWithHostNet:
 		if pod.Annotations[policy.OverrideAnnotation] == string(policy.ClusterFirstWithAutopath) {
@@ -278,20 +269,6 @@ func (h *Handler) mutate(_ context.Context, q request) (answer, error) {
 	a := answer{verdict: verdictPatched}
 	a.patch, err = json.Marshal(patch)
 	return a, err
-}
-
-// annotate returns the operations that add the two annotations and their parents.
-func annotate(at string, hasMetadata, hasAnnotations bool) []operation {
-	var patch []operation
-	if !hasMetadata {
-		patch = append(patch, operation{"add", at + "metadata", struct{}{}})
-	}
-	if !hasAnnotations {
-		patch = append(patch, operation{"add", at + "metadata/annotations", struct{}{}})
-	}
-	return append(patch,
-		operation{"add", annotation(at, policy.OverrideAnnotation), policy.ClusterFirstWithAutopath},
-		operation{"add", annotation(at, originAnnotation), originDNSPolicy})
 }
 
 // annotation returns the JSON Pointer of an annotation (RFC 6901; section 3 has the escape).

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
@@ -85,31 +86,26 @@ func (s *Server) Ready() error {
 	return err
 }
 
-// certificate is for a tls.Config. An expired certificate is better than none: the API
-// server then logs the reason.
-func (s *Server) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	c, err := s.Certificate()
-	if c != nil {
-		return c, nil
-	}
-	return nil, err
-}
-
-// handle closes the connection with the response once the server is shutting down: a GOAWAY
-// in HTTP/2 (RFC 9113 section 6.8). Shutdown closes idle connections without one, which is
-// an error for a client that is writing a request.
-func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
-	if s.stopping.Load() {
-		w.Header().Set("Connection", "close")
-	}
-	s.Handler.ServeHTTP(w, r)
-}
-
 // Run serves the connections of l until ctx is done, and closes l.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
+	// Once the server is shutting down, it closes the connection with the response: a GOAWAY in HTTP/2 (RFC 9113 section 6.8).
+	// Shutdown closes idle connections without one, which is an error for a client that is writing a request.
+	handle := func(w http.ResponseWriter, r *http.Request) {
+		if s.stopping.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		s.Handler.ServeHTTP(w, r)
+	}
+	certificate := func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		c, err := s.Certificate()
+		if c != nil {
+			err = nil // an expired certificate is better than none: the API server then logs the reason
+		}
+		return c, err
+	}
 	server := &http.Server{
-		Handler:   http.HandlerFunc(s.handle),
-		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate},
+		Handler:   http.HandlerFunc(handle),
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate},
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams,
 			MaxReceiveBufferPerStream: streamBuffer, MaxReceiveBufferPerConnection: connectionBuffer},
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
@@ -243,8 +239,10 @@ const (
 	verdictPanicked verdict = "panicked" // allowed because of a panic
 )
 
-// operationNone is the operation of what is not a review, or has not been read.
-const operationNone = "none"
+const (
+	operationNone  = "none"  // of what is not a review, or has not been read
+	operationOther = "other" // neither creates nor updates an object
+)
 
 // metrics counts requests. The label values are closed sets: two endpoints and "other", two
 // operations, "other" and "none", the verdicts, the HTTP codes of Handler, and the codes of
@@ -257,16 +255,17 @@ type metrics struct {
 
 // newMetrics returns metrics and registers them with r, unless r is nil.
 func newMetrics(r prometheus.Registerer) *metrics {
+	factory := promauto.With(r)
 	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+		requests: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_admission_requests_total",
 			Help: "Requests, by endpoint, operation, verdict and HTTP code.",
 		}, []string{"endpoint", "operation", "verdict", "code"}),
-		findings: prometheus.NewCounterVec(prometheus.CounterOpts{
+		findings: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_admission_findings_total",
 			Help: "Findings in objects, by code (docs/checks.md).",
 		}, []string{"code"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		duration: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "dnsconfigurer_admission_duration_seconds",
 			Help:    "Time from the header of a request to its response.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 8), // 100 us to 1.6 s
@@ -280,9 +279,6 @@ func newMetrics(r prometheus.Registerer) *metrics {
 				m.requests.WithLabelValues(endpoint, string(operation), string(v), "200")
 			}
 		}
-	}
-	if r != nil {
-		r.MustRegister(m.requests, m.findings, m.duration)
 	}
 	return m
 }
