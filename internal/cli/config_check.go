@@ -180,7 +180,11 @@ func configMapEntries(f config.File) (entries []entry, passed []string, err erro
 	positions := document.NewPositions(f.Text)
 	for _, key := range slices.Sorted(maps.Keys(object.Data)) {
 		e := entry{config.File{Path: f.Path + "/" + key, Text: []byte(object.Data[key])}, key}
-		if !isConfiguration(e) {
+		isFile := slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(key))
+		if t, err := v1alpha1.ReadTypeMeta(e.Text); err == nil {
+			isFile = isFile || slices.Contains(append(v1alpha1.Kinds(), kube.KubeletKind), t.Kind)
+		}
+		if !isFile {
 			passed = append(passed, key)
 			continue
 		}
@@ -198,14 +202,6 @@ func configMapEntries(f config.File) (entries []entry, passed []string, err erro
 			Err: errors.New("no configuration file in the ConfigMap: want an entry such as dns.yaml")}
 	}
 	return entries, passed, nil
-}
-
-func isConfiguration(e entry) bool {
-	if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.key)) {
-		return true
-	}
-	t, err := v1alpha1.ReadTypeMeta(e.Text)
-	return err == nil && slices.Contains(append(v1alpha1.Kinds(), kube.KubeletKind), t.Kind)
 }
 
 // CheckOptions are the values of the flags of the command config check.
@@ -229,7 +225,10 @@ func (o *CheckOptions) Run(ctx context.Context, path string, stdin io.Reader, st
 		path = stdinName
 	}
 	if err != nil {
-		return o.writeProblem(path, err, stdout)
+		if o.Format != "json" {
+			return false, err
+		}
+		return false, WriteFileFindings(stdout, o.Format, path, errorFindings(path, err))
 	}
 	for _, key := range others {
 		WriteError(stderr, fmt.Errorf("%s: data: %s is not a configuration file: not checked", path, key))
@@ -264,12 +263,4 @@ func (o *CheckOptions) check(e entry, stdout, stderr io.Writer) (passed bool, er
 		WriteError(stderr, fmt.Errorf("%s: %s: no errors%s", e.name(), kind, remark))
 	}
 	return passed, problem
-}
-
-// writeProblem returns the error of reading path, which in JSON is a finding.
-func (o *CheckOptions) writeProblem(path string, problem error, stdout io.Writer) (passed bool, err error) {
-	if o.Format != "json" {
-		return false, problem
-	}
-	return false, WriteFileFindings(stdout, o.Format, path, errorFindings(path, problem))
 }

@@ -116,7 +116,8 @@ type Renderer struct {
 // Write writes the decision about w's pod.
 func (r *Renderer) Write(w kube.Workload, d *policy.Decision) error {
 	title := fmt.Sprintf("# %s %s/%s\n", w.Kind, w.Pod.Namespace, w.Name)
-	if r.HostNote != "" && usesHost(d) {
+	isOfHost := func(e policy.Entry) bool { return e.Source.Origin == policy.FromHost }
+	if r.HostNote != "" && slices.ContainsFunc(slices.Concat(d.Nameservers, d.Searches, d.Options), isOfHost) {
 		fmt.Fprintf(r.Stderr, "dnsconfigurer: note: %s\n", r.HostNote)
 		r.HostNote = ""
 	}
@@ -141,12 +142,6 @@ func (r *Renderer) Write(w kube.Workload, d *policy.Decision) error {
 	}
 	_, err := io.WriteString(r.Stdout, title)
 	return err
-}
-
-// usesHost reports whether a pod gets something of the host's resolv.conf.
-func usesHost(d *policy.Decision) bool {
-	return slices.ContainsFunc(slices.Concat(d.Nameservers, d.Searches, d.Options),
-		func(e policy.Entry) bool { return e.Source.Origin == policy.FromHost })
 }
 
 // windowsTitle is printed for a pod of Windows.

@@ -59,11 +59,9 @@ type (
 		Runs    []sarifRun `json:"runs"`
 	}
 	sarifRun struct {
-		Tool struct {
-			Driver sarifDriver `json:"driver"`
-		} `json:"tool"`
-		ColumnKind string        `json:"columnKind"`
-		Results    []sarifResult `json:"results"` // null means that the tool did not run (SARIF 3.14.23)
+		Tool       map[string]sarifDriver `json:"tool"` // driver
+		ColumnKind string                 `json:"columnKind"`
+		Results    []sarifResult          `json:"results"` // null means that the tool did not run (SARIF 3.14.23)
 	}
 	sarifDriver struct {
 		Name           string      `json:"name"`
@@ -90,15 +88,10 @@ type (
 	}
 	sarifLocation struct {
 		Physical struct {
-			Artifact struct {
-				URI string `json:"uri"`
-			} `json:"artifactLocation"`
-			Region *sarifRegion `json:"region,omitempty"`
+			Artifact map[string]string `json:"artifactLocation"` // uri
+			Region   *sarifRegion      `json:"region,omitempty"`
 		} `json:"physicalLocation"`
-		Logical []sarifLogical `json:"logicalLocations,omitempty"`
-	}
-	sarifLogical struct {
-		Name string `json:"fullyQualifiedName"`
+		Logical []map[string]string `json:"logicalLocations,omitempty"` // fullyQualifiedName
 	}
 	sarifRegion struct {
 		StartLine   int `json:"startLine"`
@@ -111,60 +104,52 @@ const (
 	rulePage = homepage + "/blob/main/docs/checks.md#rules"
 )
 
-// newSARIFResult returns the result of a finding. It has no region for the output of a
-// template, because the template's lines are others.
-func newSARIFResult(severity policy.Severity, at kube.Location, code, text string) sarifResult {
+// newSARIFResult returns the result of a finding, with what does not change with the lines of the file: the object, and a hash
+// of object, field and code; "": there is no object. It has no region for the output of a template, because the template's
+// lines are others. A relative path is relative to the directory of the run, which for code scanning services is the root of
+// the repository.
+func newSARIFResult(severity policy.Severity, at kube.Location, code, text, object string) sarifResult {
 	level := map[policy.Severity]string{policy.SeverityError: "error", policy.SeverityWarning: "warning",
 		policy.SeverityInfo: "note"}[severity]
 	r := sarifResult{RuleID: code, Level: level, Message: sarifText{text}}
+	if object != "" {
+		sum := sha256.Sum256([]byte(object + "\n" + at.Field + "\n" + code))
+		r.Fingerprints = map[string]string{"objectFieldCode/v1": hex.EncodeToString(sum[:16])}
+	}
 	file := cmp.Or(at.Source, at.File)
 	if file == "" {
 		return r
 	}
+	uri := url.URL{Path: filepath.ToSlash(file)}
+	if filepath.IsAbs(file) {
+		uri.Scheme = "file"
+	}
 	var l sarifLocation
-	l.Physical.Artifact.URI = fileURI(file)
+	l.Physical.Artifact = map[string]string{"uri": uri.String()}
 	if at.Source == "" && at.Line > 0 {
 		l.Physical.Region = &sarifRegion{at.Line, at.Column}
+	}
+	if object != "" {
+		l.Logical = []map[string]string{{"fullyQualifiedName": object}}
 	}
 	r.Locations = []sarifLocation{l}
 	return r
 }
 
-// identify sets what does not change with the lines of the file: the object, and a hash of object, field and code.
-func (r *sarifResult) identify(s Subject, f policy.Finding) {
-	object := s.String()
-	for i := range r.Locations {
-		r.Locations[i].Logical = []sarifLogical{{object}}
-	}
-	sum := sha256.Sum256([]byte(object + "\n" + f.Field + "\n" + string(f.Code)))
-	r.Fingerprints = map[string]string{"objectFieldCode/v1": hex.EncodeToString(sum[:16])}
-}
-
-// fileURI returns a path as a URI reference. A relative one is relative to the directory of
-// the run, which for code scanning services is the root of the repository.
-func fileURI(path string) string {
-	u := url.URL{Path: filepath.ToSlash(path)}
-	if filepath.IsAbs(path) {
-		u.Scheme = "file"
-	}
-	return u.String()
-}
-
 func newSARIFLog(version string, results []sarifResult) sarifLog {
-	run := sarifRun{ColumnKind: "unicodeCodePoints", Results: append([]sarifResult{}, results...)}
-	run.Tool.Driver = sarifDriver{"dnsconfigurer", version, homepage, []sarifRule{}}
-	used := map[string]bool{}
+	driver, used := sarifDriver{"dnsconfigurer", version, homepage, []sarifRule{}}, map[string]bool{}
 	for _, r := range results {
 		used[r.RuleID] = true
 	}
 	for _, d := range admission.CodeDocs() {
 		if used[string(d.Code)] {
-			run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRule{string(d.Code), &sarifText{d.Text}, rulePage})
+			driver.Rules = append(driver.Rules, sarifRule{string(d.Code), &sarifText{d.Text}, rulePage})
 		}
 	}
 	if used[codeUnreadable] {
-		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRule{codeUnreadable, nil, rulePage})
+		driver.Rules = append(driver.Rules, sarifRule{codeUnreadable, nil, rulePage})
 	}
 	const schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+	run := sarifRun{map[string]sarifDriver{"driver": driver}, "unicodeCodePoints", append([]sarifResult{}, results...)}
 	return sarifLog{schema, "2.1.0", []sarifRun{run}}
 }

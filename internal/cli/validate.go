@@ -82,13 +82,19 @@ func (o *ValidateOptions) Run(ctx context.Context, rules *admission.Rules, node 
 		return false, err
 	}
 	groups := grouped(results)
-	summary := summarize(groups)
-	summary.Checked = len(results)
+	summary := Summary{Found: map[policy.Severity]int{}, Checked: len(results), Others: in.Others, Notes: len(in.Notes)}
+	for _, r := range groups {
+		summary.add(r)
+	}
 	if o.Output.Format != formatJSON { // there each object has a line
 		results = groups
 	}
-	summary.Others, summary.Notes = in.Others, len(in.Notes)
-	if err := o.write(results, readErr); err != nil {
+	for _, r := range results {
+		if err := o.Output.Write(r.Subject, r.Findings); err != nil {
+			return false, err
+		}
+	}
+	if err := errors.Join(o.Output.WriteUnreadable(readErr), o.Output.Close()); err != nil {
 		return false, err
 	}
 	if readErr != nil {
@@ -97,44 +103,18 @@ func (o *ValidateOptions) Run(ctx context.Context, rules *admission.Rules, node 
 	}
 	summary.HidesInfo = !o.Output.Verbose && o.Output.Format != formatJSON
 	summary.Write(stderr)
-	return readErr == nil && (!isEmpty || o.AllowEmpty) && !fails(summary, o.FailOn), nil
+	grave := severities()[:slices.Index(severities(), o.FailOn)+1]
+	fails := slices.ContainsFunc(grave, func(severity string) bool { return summary.Found[policy.Severity(severity)] > 0 })
+	return readErr == nil && (!isEmpty || o.AllowEmpty) && !fails, nil
 }
 
-// write writes the findings and the errors of documents that could not be read.
-func (o *ValidateOptions) write(results []result, readErr error) error {
-	for _, r := range results {
-		if err := o.Output.Write(r.Subject, r.Findings); err != nil {
-			return err
-		}
+// add counts the findings about an object.
+func (s *Summary) add(r result) {
+	for _, f := range r.Findings {
+		s.Found[f.Severity] += 1 + f.More
 	}
-	return errors.Join(o.Output.WriteUnreadable(readErr), o.Output.Close())
-}
-
-// summarize counts the findings.
-func summarize(results []result) Summary {
-	s := Summary{Found: map[policy.Severity]int{}}
-	for _, r := range results {
-		for _, f := range r.Findings {
-			s.Found[f.Severity] += 1 + f.More
-		}
-		s.Ignored += r.Ignored
-		s.Skipped = max(s.Skipped, r.skipped)
-	}
-	return s
-}
-
-// fails reports whether there is a finding as grave as a severity.
-func fails(s Summary, severity string) bool {
-	grave := severities()[:slices.Index(severities(), severity)+1]
-	return slices.ContainsFunc(grave, func(severity string) bool { return s.Found[policy.Severity(severity)] > 0 })
-}
-
-// ownerOf returns the controller of a pod, such as "DaemonSet agent", or "".
-func ownerOf(w kube.Workload) string {
-	if owner := metav1.GetControllerOf(w.Pod); owner != nil && w.Kind == "Pod" && owner.Kind != "Node" {
-		return owner.Kind + " " + owner.Name
-	}
-	return ""
+	s.Ignored += r.Ignored
+	s.Skipped = max(s.Skipped, r.skipped)
 }
 
 // isSystem reports whether a workload belongs to the cluster itself: it is in kube-system, or a static pod, whose

@@ -9,8 +9,9 @@ import (
 	"io"
 	"slices"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
@@ -92,8 +93,12 @@ func (in *input) check(ctx context.Context, rules *admission.Rules, namespace, n
 		if w.Custom {
 			owned = nil // its controller may copy them to the pods
 		}
+		subject := Subject{Kind: w.Kind, Namespace: w.Pod.Namespace, Name: w.Name, At: w.At, path: w.Path}
+		if owner := metav1.GetControllerOf(w.Pod); owner != nil && w.Kind == "Pod" && owner.Kind != "Node" {
+			subject.owner = owner.Kind + " " + owner.Name
+		}
 		r := newResult(
-			Subject{Kind: w.Kind, Namespace: w.Pod.Namespace, Name: w.Name, At: w.At, owner: ownerOf(w), path: w.Path},
+			subject,
 			slices.Concat(w.WithFields(findings), collisions[i], unresolved[i],
 				admission.CheckAnnotations(objects[i], owned, w.Pod.Annotations)),
 			ignore, w.Annotations, w.Pod.Annotations)

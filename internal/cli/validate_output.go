@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -62,26 +63,33 @@ func (v *Validation) Write(s Subject, findings []policy.Finding) error {
 		if f.Severity == policy.SeverityInfo && !v.Verbose {
 			continue
 		}
-		if err := v.finding(s, f); err != nil {
+		at := s.At(f.Field)
+		at.Field = f.Field
+		text := fmt.Sprintf("%s: %s: %s\nhint: %s", visible(s.String()), visible(f.Field), visible(f.Message), hint(f))
+		if err := v.finding(f.Severity, at, string(f.Code), text, s.String()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (v *Validation) finding(s Subject, f policy.Finding) error {
-	at, text := s.At(f.Field), fmt.Sprintf("%s: %s: %s", visible(s.String()), visible(f.Field), visible(f.Message))
+// finding writes a finding; object is "" if it is about a document that could not be read. In text the caller writes errors of
+// documents to standard error.
+func (v *Validation) finding(severity policy.Severity, at kube.Location, code, text, object string) error {
 	switch v.Format {
 	case formatGitHub:
-		return v.annotate(f.Severity, at, string(f.Code), text+"\nhint: "+hint(f))
+		return v.annotate(severity, at, code, text)
 	case formatSARIF:
-		r := newSARIFResult(f.Severity, at, string(f.Code), text+"\nhint: "+hint(f))
-		r.identify(s, f)
-		v.results = append(v.results, r)
-		return nil
+		v.results = append(v.results, newSARIFResult(severity, at, code, text, object))
+	case formatText:
+		if object != "" {
+			first, hint, _ := strings.Cut(text, "\n")
+			_, err := fmt.Fprintf(v.Stdout, "%s: %s: %s (%s)\n%s\n",
+				v.paint("1", place(at)), v.paint(severityColors[severity], string(severity)), first, code, hint)
+			return err
+		}
 	}
-	_, err := fmt.Fprintf(v.Stdout, "%s: %s: %s (%s)\nhint: %s\n", v.bold(place(at)), v.severity(f.Severity), text, f.Code, hint(f))
-	return err
+	return nil
 }
 
 // WriteUnreadable writes each error that err joins, about a document that could not be read,
@@ -92,11 +100,23 @@ func (v *Validation) WriteUnreadable(err error) error {
 		return nil
 	}
 	for _, e := range excerpt.Unjoin(err) {
-		input, ok := errors.AsType[*kube.InputError](e)
+		in, ok := errors.AsType[*kube.InputError](e)
 		if !ok {
-			input = &kube.InputError{Err: e}
+			in = &kube.InputError{Err: e}
 		}
-		if err := v.unreadable(input); err != nil {
+		text := visible(in.Text())
+		if in.Hint != "" {
+			text += "\nhint: " + visible(in.Hint)
+		}
+		if v.Format == formatJSON {
+			err = json.NewEncoder(v.Stdout).Encode(v1alpha1.ValidateResult{
+				File: in.File, Document: in.Document, Line: in.Line, Column: in.Column, Source: in.Source,
+				Findings: []v1alpha1.Finding{}, Field: in.Field, Error: in.Err.Error(), Hint: in.Hint,
+			})
+		} else {
+			err = v.finding(policy.SeverityError, in.Location, codeUnreadable, text, "")
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -105,25 +125,6 @@ func (v *Validation) WriteUnreadable(err error) error {
 
 // codeUnreadable is the code of a document that could not be read.
 const codeUnreadable = "unreadable"
-
-func (v *Validation) unreadable(e *kube.InputError) error {
-	text := visible(e.Text())
-	if e.Hint != "" {
-		text += "\nhint: " + visible(e.Hint)
-	}
-	switch v.Format {
-	case formatJSON:
-		return json.NewEncoder(v.Stdout).Encode(v1alpha1.ValidateResult{
-			File: e.File, Document: e.Document, Line: e.Line, Column: e.Column, Source: e.Source,
-			Findings: []v1alpha1.Finding{}, Field: e.Field, Error: e.Err.Error(), Hint: e.Hint,
-		})
-	case formatGitHub:
-		return v.annotate(policy.SeverityError, e.Location, codeUnreadable, text)
-	case formatSARIF:
-		v.results = append(v.results, newSARIFResult(policy.SeverityError, e.Location, codeUnreadable, text))
-	}
-	return nil
-}
 
 // Close writes what a format has at its end.
 func (v *Validation) Close() error {
@@ -151,10 +152,6 @@ func place(at kube.Location) string {
 // severityColors are the colors of a terminal (ECMA-48, SGR).
 var severityColors = map[policy.Severity]string{policy.SeverityError: "1;31", policy.SeverityWarning: "33", policy.SeverityInfo: "36"}
 
-func (v *Validation) severity(s policy.Severity) string { return v.paint(severityColors[s], string(s)) }
-
-func (v *Validation) bold(s string) string { return v.paint("1", s) }
-
 func (v *Validation) paint(color, s string) string {
 	if !v.Color {
 		return s
@@ -177,7 +174,15 @@ type Summary struct {
 func (s Summary) Write(w io.Writer) {
 	counts := []string{count(s.Checked, "object") + " checked"}
 	if len(s.Others) > 0 {
-		counts = append(counts, fmt.Sprintf("%d not checked (%s)", len(s.Others), kinds(s.Others)))
+		kinds := map[string]bool{}
+		for _, o := range s.Others {
+			kinds[o.Kind] = true
+		}
+		list := slices.Sorted(maps.Keys(kinds))
+		if n := len(list); n > maxKinds {
+			list = append(list[:maxKinds], fmt.Sprintf("%d more kinds", n-maxKinds))
+		}
+		counts = append(counts, fmt.Sprintf("%d not checked (%s)", len(s.Others), strings.Join(list, ", ")))
 	}
 	if s.Notes > 0 {
 		counts = append(counts, fmt.Sprintf("%d passed over", s.Notes))
@@ -199,22 +204,8 @@ func (s Summary) Write(w io.Writer) {
 	fmt.Fprintf(w, "dnsconfigurer: %s\n", visible(strings.Join(counts, ", ")))
 }
 
-// maxKinds is the number of kinds that kinds names.
+// maxKinds is the number of kinds that a summary names.
 const maxKinds = 5
-
-// kinds returns the kinds of objects, in alphabetical order.
-func kinds(objects []kube.Object) string {
-	var list []string
-	for _, o := range objects {
-		list = append(list, o.Kind)
-	}
-	slices.Sort(list)
-	list = slices.Compact(list)
-	if n := len(list); n > maxKinds {
-		list = append(list[:maxKinds], fmt.Sprintf("%d more kinds", n-maxKinds))
-	}
-	return strings.Join(list, ", ")
-}
 
 func count(n int, noun string) string {
 	if n == 1 {
