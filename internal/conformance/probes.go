@@ -26,8 +26,12 @@ type probe struct {
 func (c Cluster) probes(questions []*question) []probe {
 	zone := dns.CanonicalName(c.Domain)
 	list := append(messageProbes(zone), socketProbes(zone)...)
-	if large := largest(questions); large != nil {
-		list = append(list, sizeProbes(large)...)
+	isOther := func(q *question) bool { return q.rule != "headless-address" }
+	if headless := slices.DeleteFunc(slices.Clone(questions), isOther); len(headless) > 0 {
+		large := slices.MaxFunc(headless, func(a, b *question) int { return cmp.Compare(len(a.want), len(b.want)) })
+		if len(large.want) > 512/16 { // A records without their name, which do not fit into 512 bytes
+			list = append(list, sizeProbes(large)...)
+		}
 	}
 	if i := slices.IndexFunc(questions, func(q *question) bool { return q.rule == "external-name" }); i >= 0 {
 		list = append(list, aliasProbe(questions[i]))
@@ -53,18 +57,6 @@ func aliasProbe(alias *question) probe {
 	}
 }
 
-// largest returns the question with most addresses, nil if their reply may fit into 512 bytes.
-func largest(questions []*question) *question {
-	const records = 512/16 + 1 // an A record without its name
-	var large *question
-	for _, q := range questions {
-		if q.rule == "headless-address" && len(q.want) >= records && (large == nil || len(q.want) > len(large.want)) {
-			large = q
-		}
-	}
-	return large
-}
-
 // query returns a query for the SOA record of zone after edit.
 func query(zone string, edit func(*dns.Msg)) []*dns.Msg {
 	m := new(dns.Msg).SetQuestion(zone, dns.TypeSOA)
@@ -87,13 +79,10 @@ const (
 	unknownOpcode  = 15
 )
 
-func addUnknownOption(o *dns.OPT) {
-	o.Option = append(o.Option, &dns.EDNS0_LOCAL{Code: unknownOption})
-}
-
 // messageProbes are those of RFC 8906 section 8, with the SOA record of the zone.
 func messageProbes(zone string) []probe {
 	flag := func(o *dns.OPT) { o.Hdr.Ttl |= unknownFlag }
+	option := func(o *dns.OPT) { o.Option = append(o.Option, &dns.EDNS0_LOCAL{Code: unknownOption}) }
 	version := func(edit func(*dns.OPT)) []*dns.Msg {
 		return query(zone, edns(func(o *dns.OPT) { o.SetVersion(unknownVersion); edit(o) }))
 	}
@@ -116,13 +105,13 @@ func messageProbes(zone string) []probe {
 		{rule: rule{"edns-version", Must, "RFC 8906 8.2.2", "an unknown version of EDNS gets BADVERS"},
 			queries: version(func(*dns.OPT) {}), check: all(hasRcode(dns.RcodeBadVers), hasOPT)},
 		{rule: rule{"edns-option", Must, "RFC 8906 8.2.3", "an unknown option is ignored"},
-			queries: query(zone, edns(addUnknownOption)), check: all(isSOA, hasOPT)},
+			queries: query(zone, edns(option)), check: all(isSOA, hasOPT)},
 		{rule: rule{"edns-flag", Must, "RFC 8906 8.2.4", "an unknown flag of EDNS is ignored and cleared"},
 			queries: query(zone, edns(flag)), check: all(isSOA, hasOPT)},
 		{rule: rule{"edns-version-flag", Must, "RFC 8906 8.2.5", "an unknown version with an unknown flag gets BADVERS"},
 			queries: version(flag), check: all(hasRcode(dns.RcodeBadVers), hasOPT)},
 		{rule: rule{"edns-version-option", Must, "RFC 8906 8.2.6", "an unknown version with an unknown option gets BADVERS"},
-			queries: version(addUnknownOption), check: all(hasRcode(dns.RcodeBadVers), hasOPT)},
+			queries: version(option), check: all(hasRcode(dns.RcodeBadVers), hasOPT)},
 		{rule: rule{"dnssec", Must, "RFC 8906 8.2.8", "a query with the flag DO is answered"},
 			queries: query(zone, edns(func(o *dns.OPT) { o.SetDo() })), check: all(isSOA, hasOPT)},
 		{rule: rule{"edns-version-dnssec", Must, "RFC 8906 8.2.9", "an unknown version with the flag DO gets BADVERS"},

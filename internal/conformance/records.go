@@ -65,7 +65,10 @@ func (c Cluster) questions() []*question {
 		switch {
 		case !isNamespace[s.Namespace]:
 		case s.Spec.Type == corev1.ServiceTypeExternalName:
-			r.externalName(own, s.Spec.ExternalName)
+			// The record of section 2.5. The specification does not say what an address as the name means.
+			if _, err := netip.ParseAddr(s.Spec.ExternalName); err != nil {
+				r.add("external-name", own, dns.TypeCNAME, dns.CanonicalName(s.Spec.ExternalName))
+			}
 		case s.Spec.ClusterIP == corev1.ClusterIPNone:
 			r.headless(own, readyEndpoints(s, bySlice[s.Namespace+"/"+s.Name]))
 		default:
@@ -107,16 +110,14 @@ func (r records) absent(parent string) {
 
 // address adds the record of ip.
 func (r records) address(rule, name, ip string) {
-	if a, err := netip.ParseAddr(ip); err == nil {
-		r.add(rule, name, typeOf(a), a.String())
+	a, err := netip.ParseAddr(ip)
+	switch {
+	case err != nil:
+	case a.Is4():
+		r.add(rule, name, dns.TypeA, a.String())
+	default:
+		r.add(rule, name, dns.TypeAAAA, a.String())
 	}
-}
-
-func typeOf(a netip.Addr) uint16 {
-	if a.Is4() {
-		return dns.TypeA
-	}
-	return dns.TypeAAAA
 }
 
 // otherFamily adds a question for the address family that name lacks.
@@ -152,13 +153,6 @@ func (r records) port(rule, own, port, protocol string, number int32, target str
 	protocol = "_" + strings.ToLower(protocol) + "." + own
 	r.add(rule, "_"+port+"."+protocol, dns.TypeSRV, fmt.Sprint(number, " ", target))
 	r.add("empty-non-terminal", protocol, dns.TypeA)
-}
-
-// externalName adds the record of section 2.5. The specification does not say what an address as the name means.
-func (r records) externalName(own, target string) {
-	if _, err := netip.ParseAddr(target); err != nil {
-		r.add("external-name", own, dns.TypeCNAME, dns.CanonicalName(target))
-	}
 }
 
 // endpoint is an address of a ready endpoint.

@@ -88,7 +88,9 @@ func (g *glibc) sendNoAAAA(ctx context.Context, name string) (replies, bool) {
 // sendUDP queries all types, in parallel or in sequence.
 func (g *glibc) sendUDP(ctx context.Context, server int, name string, types []uint16) (replies, sendStatus) {
 	for {
-		got := g.exchangeUDP(ctx, server, name, types)
+		waiting, cancel := context.WithTimeoutCause(ctx, g.timeout(server), ErrTimeout)
+		got := g.exchangeAll(waiting, server, false, name, types)
+		cancel()
 		one, other := got[0], got[1]
 		if len(types) == 1 {
 			other = one
@@ -111,20 +113,6 @@ func (g *glibc) sendUDP(ctx context.Context, server int, name string, types []ui
 	}
 }
 
-func (g *glibc) exchangeUDP(ctx context.Context, server int, name string, types []uint16) [2]reply {
-	ctx, cancel := context.WithTimeoutCause(ctx, g.timeout(server), ErrTimeout)
-	defer cancel()
-	exchange := g.exchangeParallel
-	if g.single {
-		exchange = g.exchangeSequential
-	}
-	got := exchange(ctx, server, false, name, types)
-	for _, r := range got[:len(types)] {
-		g.record(r)
-	}
-	return got
-}
-
 // separateQueries sends the two questions in sequence from now on, then also from
 // separate sockets: some servers and firewalls drop the second of two simultaneous
 // questions. It returns false if both are done already.
@@ -137,9 +125,8 @@ func (g *glibc) separateQueries() bool {
 // sendTCP queries all types in parallel. The rcodes are ignored: no other server is
 // queried after SERVFAIL.
 func (g *glibc) sendTCP(ctx context.Context, server int, name string, types []uint16) (replies, sendStatus) {
-	got := g.exchangeParallel(ctx, server, true, name, types)
+	got := g.exchangeAll(ctx, server, true, name, types)
 	for _, r := range got[:len(types)] {
-		g.record(r)
 		if r.Msg == nil {
 			if !r.timedOut() {
 				g.errno = refused
@@ -160,39 +147,29 @@ func (g *glibc) timeout(server int) time.Duration {
 	return time.Duration(max(seconds, 1)) * time.Second
 }
 
-// record updates errno and the buffer for a reply or its absence.
-func (g *glibc) record(r reply) {
-	if r.Msg != nil || r.timedOut() {
-		g.errno = timedOut
-	}
-	if r.Msg != nil && r.first {
-		g.buffer = r.Msg
-	}
-}
-
-// exchangeSequential queries one type after the other. The second is not queried if the
-// first reply is truncated or not accepted.
-func (g *glibc) exchangeSequential(ctx context.Context, server int, tcp bool, name string, types []uint16) (got [2]reply) {
-	for i, t := range types {
-		got[i] = g.exchangeQuery(ctx, g.add(Query{Name: name, Type: t, Server: g.Resolver.Nameservers[server], TCP: tcp}))
-		got[i].first = i == 0
-		if !got[i].accepted() || got[i].truncated() {
-			break
-		}
-	}
-	return got
-}
-
-// exchangeParallel queries all types at once. The first one counts as answered first.
-func (g *glibc) exchangeParallel(ctx context.Context, server int, tcp bool, name string, types []uint16) (got [2]reply) {
+// exchangeAll queries all types at once, or over UDP one after the other: then the second is not queried if the first reply
+// is truncated or not accepted. It updates errno and the buffer for each reply or its absence.
+func (g *glibc) exchangeAll(ctx context.Context, server int, tcp bool, name string, types []uint16) (got [2]reply) {
 	var wait sync.WaitGroup
 	for i, t := range types {
 		q := g.add(Query{Name: name, Type: t, Server: g.Resolver.Nameservers[server], TCP: tcp})
-		wait.Go(func() { got[i] = g.exchangeQuery(ctx, q) })
+		if tcp || !g.single {
+			wait.Go(func() { got[i] = g.exchangeQuery(ctx, q) })
+		} else if got[i] = g.exchangeQuery(ctx, q); !got[i].accepted() || got[i].truncated() {
+			break
+		}
 	}
 	wait.Wait()
-	got[0].first = true
-	got[1].first = got[0].Msg == nil
+	for _, r := range got[:len(types)] {
+		if r.Msg != nil || r.timedOut() {
+			g.errno = timedOut
+		}
+	}
+	if got[0].Msg != nil { // it counts as answered first
+		g.buffer = got[0].Msg
+	} else if got[1].Msg != nil && !tcp {
+		g.buffer = got[1].Msg
+	}
 	return got
 }
 
@@ -209,8 +186,7 @@ func (g *glibc) exchangeQuery(ctx context.Context, q loggedQuery) reply {
 // reply is the reply to a query, or the reason for its absence.
 type reply struct {
 	*dns.Msg
-	err   error
-	first bool // of the replies to the questions sent together
+	err error
 }
 
 // timedOut reports whether the server is reachable and did not reply.

@@ -55,14 +55,8 @@ var serverLabels = map[string][]string{
 // scope. notRead has the servers that could not be read. An error is that of the API server.
 func Clients(ctx context.Context, c Config) (sources []advise.Source, pods []corev1.Pod, notRead []string, err error) {
 	r := newReader(c)
-	for _, q := range requests(r.snapshot) {
-		if q.kind == doctor.Pods {
-			q.namespace = c.Scope.Namespace
-			r.list(ctx, q)
-		}
-	}
-	if why := r.snapshot.Unread[doctor.Pods]; why != "" {
-		return nil, nil, nil, errors.New(why)
+	if err := r.listKinds(ctx, doctor.Pods); err != nil {
+		return nil, nil, nil, err
 	}
 	sources, notRead, err = readServers(ctx, c.API)
 	return sources, r.snapshot.Pods, notRead, err

@@ -107,20 +107,27 @@ func Snapshot(ctx context.Context, c Config) (*doctor.Snapshot, error) {
 func Names(ctx context.Context, c Config) (*doctor.Snapshot, error) {
 	r := newReader(c)
 	s := r.snapshot
-	for _, q := range requests(s) {
-		if !slices.Contains([]doctor.Kind{doctor.Namespaces, doctor.Services, doctor.Slices, doctor.Pods}, q.kind) {
-			continue
-		}
-		if q.kind == doctor.Pods {
-			q.namespace = s.Scope.Namespace
-		}
-		r.list(ctx, q)
-		if why := s.Unread[q.kind]; why != "" {
-			return nil, fmt.Errorf("%s; or write the objects that matter to a file, and set -f", why)
-		}
+	if err := r.listKinds(ctx, doctor.Namespaces, doctor.Services, doctor.Slices, doctor.Pods); err != nil {
+		return nil, fmt.Errorf("%w; or write the objects that matter to a file, and set -f", err)
 	}
 	r.configMaps(ctx, []types.NamespacedName{kubeletConfigMap})
 	return s, nil
+}
+
+// listKinds reads the objects of some kinds, of the pods those in the namespace of the scope. The error is why one was not read.
+func (r *reader) listKinds(ctx context.Context, kinds ...doctor.Kind) error {
+	for _, q := range requests(r.snapshot) {
+		if !slices.Contains(kinds, q.kind) {
+			continue
+		}
+		if q.kind == doctor.Pods {
+			q.namespace = r.config.Scope.Namespace
+		}
+		if r.list(ctx, q); r.snapshot.Unread[q.kind] != "" {
+			return errors.New(r.snapshot.Unread[q.kind])
+		}
+	}
+	return nil
 }
 
 // kubeletConfigMap is the ConfigMap with the kubelets' configuration.
