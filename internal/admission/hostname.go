@@ -38,7 +38,6 @@ func (c *check) checkHostnames(validName bool) {
 	}
 }
 
-// refuseLabel refuses a value that is not a DNS label.
 func (c *check) refuseLabel(code policy.Code, field, what, value string) {
 	problem, hint := labelProblem(value)
 	c.refuseValue(code, field, what, value, problem, hint)

@@ -81,7 +81,6 @@ func (o *Object) of(field string) string {
 	return field
 }
 
-// nameField returns the field that the name of the object is from.
 func (o *Object) nameField() string {
 	if o.GeneratedName {
 		return o.of("metadata.generateName")
@@ -92,7 +91,6 @@ func (o *Object) nameField() string {
 // ofPod converts a path in the pod to a path in the document.
 func (o *Object) ofPod(field string) string { return o.Pod.Path + field }
 
-// hostnameField returns the field that the host name of the pods is from.
 func (o *Object) hostnameField() string {
 	if o.Ordinal || o.Pod.Hostname == "" {
 		return o.nameField()
@@ -100,7 +98,6 @@ func (o *Object) hostnameField() string {
 	return o.ofPod("spec.hostname")
 }
 
-// subdomainField returns the field that the subdomain of the pods is from.
 func (o *Object) subdomainField() string {
 	if o.Kind == kindStatefulSet {
 		return o.of("spec.serviceName")

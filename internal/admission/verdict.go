@@ -261,7 +261,6 @@ func (c *check) refuseValue(code policy.Code, field, what, value, problem, hint 
 	}
 }
 
-// warn adds a warning.
 func (c *check) warn(code policy.Code, by policy.Enforcer, field, message, hint string) {
 	c.add(policy.Finding{Code: code, Severity: policy.SeverityWarning, EnforcedBy: by, Message: message, Field: field, Hint: hint})
 }

@@ -98,7 +98,6 @@ func estimate(c dnsserver.ClientCounts) (e estimated) {
 	return e
 }
 
-// absentText says which names do not exist.
 func (w *workload) absentText() string {
 	const absent = "names that do not exist are looked up again and again: "
 	names := byCount(w.names)

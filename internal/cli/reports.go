@@ -76,7 +76,6 @@ func podColumns(p *v1alpha1.NodePod) []string {
 	return []string{cmp.Or(p.Policy, "-"), cmp.Or(p.Source, "-"), cmp.Or(p.Outcome, "-"), drift, refreshed}
 }
 
-// shorten replaces the middle of a long text.
 func shorten(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -85,7 +84,6 @@ func shorten(s string, limit int) string {
 	return s[:limit-len("..")-half] + ".." + s[len(s)-half:]
 }
 
-// writePod writes a pod with its files.
 func writePod(out *strings.Builder, p *v1alpha1.NodePod) {
 	columns := podColumns(p)
 	for i, name := range []string{"policy", "source", "outcome", "drift", "refreshed"} {

@@ -45,7 +45,6 @@ func (v *Validation) annotate(severity policy.Severity, at kube.Location, title,
 	return err
 }
 
-// escape escapes the characters that end a workflow command.
 func escape(s string) string {
 	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(s)
 }

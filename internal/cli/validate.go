@@ -108,7 +108,6 @@ func (o *ValidateOptions) Run(ctx context.Context, rules *admission.Rules, node 
 	return readErr == nil && (!isEmpty || o.AllowEmpty) && !fails, nil
 }
 
-// add counts the findings about an object.
 func (s *Summary) add(r result) {
 	for _, f := range r.Findings {
 		s.Found[f.Severity] += 1 + f.More

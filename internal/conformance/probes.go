@@ -39,7 +39,6 @@ func (c Cluster) probes(questions []*question) []probe {
 	return list
 }
 
-// aliasProbe queries for the addresses of an alias and of its target.
 func aliasProbe(alias *question) probe {
 	hasAddress := func(m *dns.Msg) bool {
 		return slices.ContainsFunc(m.Answer, func(rr dns.RR) bool { return rr.Header().Rrtype == dns.TypeA })
@@ -198,7 +197,6 @@ func wrongRcode(got, want int) string {
 	return fmt.Sprintf("%s, want %s", cmp.Or(dns.RcodeToString[got], strconv.Itoa(got)), dns.RcodeToString[want])
 }
 
-// hasRcode returns a check of the response code.
 func hasRcode(want int) func([]*dns.Msg) string {
 	return func(replies []*dns.Msg) string {
 		for _, m := range replies {
@@ -234,7 +232,6 @@ func isNoData(replies []*dns.Msg) string {
 	return hasRcode(dns.RcodeSuccess)(replies)
 }
 
-// hasOPT checks the OPT record of a reply.
 func hasOPT(replies []*dns.Msg) string {
 	opt := replies[0].IsEdns0()
 	switch {

@@ -88,7 +88,6 @@ func (c Cluster) questions() []*question {
 	return list
 }
 
-// add adds a record to the question for name and qtype.
 func (r records) add(rule, name string, qtype uint16, data ...string) *question {
 	key := dns.Question{Name: name, Qtype: qtype}
 	if r.questions[key] == nil {
@@ -108,7 +107,6 @@ func (r records) absent(parent string) {
 	r.add("absent-name", "absent-name-of-dnsconfigurer."+parent, dns.TypeA).rcode = dns.RcodeNameError
 }
 
-// address adds the record of ip.
 func (r records) address(rule, name, ip string) {
 	a, err := netip.ParseAddr(ip)
 	switch {

@@ -110,7 +110,6 @@ func repeat(chosen, now []*question) (again []*question) {
 	return again
 }
 
-// ask returns what is wrong with the reply to q.
 func (q *question) ask(ctx context.Context, server netip.AddrPort) string {
 	m := new(dns.Msg).SetQuestion(q.name, q.qtype)
 	m.SetEdns0(1232, false)
@@ -124,7 +123,6 @@ func (q *question) ask(ctx context.Context, server netip.AddrPort) string {
 	return q.check(replies[0])
 }
 
-// run returns what is wrong with the replies of p.
 func (p probe) run(ctx context.Context, server netip.AddrPort) string {
 	replies, why := exchange(ctx, cmp.Or(p.network, "udp"), server, p.queries...)
 	if why == "" {

@@ -66,7 +66,6 @@ func Compare(blocks []Block, ports map[string]string, zoneFile string, texts []s
 	return c
 }
 
-// keys returns the zones of a block with other ports.
 func (c *Comparison) keys(b Block, ports map[string]string) (keys string) {
 	for _, key := range b.Keys {
 		zone, port := SplitKey(key)

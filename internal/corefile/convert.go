@@ -161,7 +161,6 @@ func (b *Block) zones() (list []string) {
 	return list
 }
 
-// block converts a block.
 func (c *converter) block(b *Block) {
 	head := Directive{File: b.File, Line: b.Line, Name: strings.Join(b.Keys, " ")}
 	c.listen(b, head)
@@ -197,7 +196,6 @@ func (c *converter) block(b *Block) {
 	}
 }
 
-// listen adds the ports of a block.
 func (c *converter) listen(b *Block, head Directive) {
 	var ports []string
 	for _, key := range b.Keys {
@@ -236,7 +234,6 @@ func (c *converter) other(d Directive) {
 	}
 }
 
-// explain notes what the table says about a key.
 func (c *converter) explain(d Directive, key string) {
 	switch text, changes, known := fateOf(key); {
 	case !known:
@@ -249,7 +246,6 @@ func (c *converter) explain(d Directive, key string) {
 	}
 }
 
-// kubernetes converts the plugin kubernetes.
 func (c *converter) kubernetes(b *Block, d Directive) {
 	if c.domain != "" {
 		c.changes(d, "a second kubernetes: only the names of %s are served", c.domain)
@@ -299,7 +295,6 @@ func (c *converter) kubernetes(b *Block, d Directive) {
 	c.set("ttl", min(ttl, cacheTTL(b)), source)
 }
 
-// reverse converts the reverse zones of the plugin kubernetes.
 func (c *converter) reverse(d Directive, zones []string) {
 	if len(zones) == 0 {
 		c.changes(d, "without in-addr.arpa CoreDNS answers no reverse names of Services and pods; here they are answered")
@@ -357,7 +352,6 @@ func (c *converter) serves(d Directive) {
 	}
 }
 
-// httpAddress returns the address of prometheus, health or ready.
 func httpAddress(d Directive) string {
 	if len(d.Args) > 0 {
 		return d.Args[0]

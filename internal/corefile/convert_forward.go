@@ -47,7 +47,6 @@ func (c *converter) forward(b *Block, d Directive, isHidden bool) {
 	c.forwardOptions(d, file != "" || len(servers) > 1)
 }
 
-// forwardZone returns the zone of a stanza.
 func forwardZone(d Directive) string { return normalZone(d.Args[0]) }
 
 // setUpstream sets the servers of the zone ., which two blocks may have, at different ports.
@@ -112,7 +111,6 @@ const leastQueries, mostQueries = 100, 65535
 // nextRcodes are the rcodes that lead to the next server, as arguments of failover.
 var nextRcodes = []string{"SERVFAIL", "REFUSED", "NOTIMP"}
 
-// forwardOptions converts the properties of a stanza.
 func (c *converter) forwardOptions(d Directive, hasChoice bool) {
 	policy := "random"
 	source := Directive{File: d.File, Line: d.Line, Name: "forward without policy"}

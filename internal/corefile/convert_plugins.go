@@ -13,7 +13,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// hosts converts the plugin hosts.
 func (c *converter) hosts(b *Block, d Directive) {
 	zones := b.zones()
 	if len(d.Args) > 1 {
@@ -53,7 +52,6 @@ func (c *converter) hosts(b *Block, d Directive) {
 	}
 }
 
-// chaos converts the plugin chaos.
 func (c *converter) chaos(b *Block, d Directive) {
 	switch version := append(slices.Clip(d.Args), chaosVersion)[0]; {
 	case !slices.Contains(b.zones(), ""):
@@ -202,7 +200,6 @@ func (c *converter) log(b *Block, d Directive) {
 	c.queries.zones = append(c.queries.zones, zones...)
 }
 
-// finishLog sets the fields of the query log.
 func (c *converter) finishLog() {
 	l := &c.queries
 	if l.classes == nil {

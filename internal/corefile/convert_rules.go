@@ -46,7 +46,6 @@ type templateStanza struct {
 	falls             bool            // names that no pattern matches are looked up
 }
 
-// template converts a stanza of the plugin template.
 func (c *converter) template(b *Block, d Directive) {
 	switch class := d.Args[0]; {
 	case class != "IN" && class != "ANY":

@@ -203,7 +203,6 @@ func findDeniedIngress(v *view) []hit {
 // limit of excerpt.List, which leaves room for a line before them and the number of the others.
 const maxLines = excerpt.MaxEntries - 2
 
-// moreLine appends the number of the objects that have no line.
 func moreLine(lines []string, all, listed int) []string {
 	if all > listed {
 		lines = append(lines, fmt.Sprintf("and %d more", all-listed))

@@ -184,7 +184,6 @@ func (v *view) explainPod() *v1alpha1.DoctorPod {
 	return pod
 }
 
-// usesHostFile reports whether a pod has the servers of its node.
 func usesHostFile(p *corev1.Pod) bool {
 	return p.Spec.DNSPolicy == corev1.DNSDefault || p.Spec.DNSPolicy == corev1.DNSClusterFirst && p.Spec.HostNetwork
 }
@@ -281,7 +280,6 @@ const (
 // needClients is what servers count by client. Without the flag, there is none.
 func needClients(v *view) (string, bool) { return v.Unread[Clients], len(v.Clients) > 0 }
 
-// clientLine is the evidence about a client.
 func (v *view) clientLine(c advise.PodCounts) string {
 	line := "address " + c.Address.String()
 	if c.Pod != nil {
@@ -345,5 +343,4 @@ func findFlood(v *view) []hit {
 		v.clientLine(all[0]))}
 }
 
-// servers names the DNS servers that count.
 func (v *view) servers() object { return object{kind: "DNS servers", name: "of dnsconfigurer"} }

@@ -96,7 +96,6 @@ func groupBy[T any, K comparable](list []T, key func(T) K) (keys []K, groups map
 
 func serverObject(server string) object { return object{kind: "DNS server", name: server} }
 
-// probeLine is the evidence of a probe.
 func probeLine(p probe) string {
 	line := fmt.Sprintf("%s %s @%s over %s%s: ", p.Name, p.Type, p.Server, p.Protocol, through(p.Means))
 	took := fmt.Sprintf(" after %.1f ms", float64(p.Micros)/1000)
@@ -189,7 +188,6 @@ func findUnreliable(v *view) (hits []hit) {
 
 func took(p probe) time.Duration { return time.Duration(p.Micros) * time.Microsecond }
 
-// isClusterName reports whether a probe is about a name of the cluster.
 func (v *view) isClusterName(p probe) bool {
 	return isWithin(strings.TrimSuffix(p.Name, "."), v.domain)
 }

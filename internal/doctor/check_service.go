@@ -194,7 +194,6 @@ func (v *view) endpointLines() (lines []string) {
 	return lines
 }
 
-// podLine describes the state of a pod in one line.
 func podLine(p *corev1.Pod) string {
 	line := fmt.Sprintf("Pod %s is %s", p.Name, p.Status.Phase)
 	switch {

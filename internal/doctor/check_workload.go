@@ -202,7 +202,6 @@ func findNotRedundant(v *view) []hit {
 	return nil
 }
 
-// findEvicted returns the pods of the cluster DNS that were evicted.
 func findEvicted(v *view) []hit {
 	var first *corev1.Pod
 	var evidence []string

@@ -99,7 +99,6 @@ type located struct {
 	corefile.Directive
 }
 
-// find returns the directives of all blocks with this name.
 func (c *corefileSource) find(name string) (list []located) {
 	for i := range c.blocks {
 		for _, d := range c.blocks[i].Find(name) {
@@ -109,7 +108,6 @@ func (c *corefileSource) find(name string) (list []located) {
 	return list
 }
 
-// properties returns the properties of a plugin with a name, of all blocks.
 func (c *corefileSource) properties(plugin, name string) (list []corefile.Directive) {
 	for _, d := range c.find(plugin) {
 		list = append(list, d.Find(name)...)

@@ -102,7 +102,6 @@ type Scope struct {
 // Has reports whether p is in the scope.
 func (s Scope) Has(p corev1.Pod) bool { return s.hasPod(&p) }
 
-// hasPod reports whether p is in the scope.
 func (s Scope) hasPod(p *corev1.Pod) bool {
 	return s.hasNamespace(p.Namespace) && (s.Node == "" || s.Node == p.Spec.NodeName) && (s.PodName == "" || s.PodName == p.Name)
 }

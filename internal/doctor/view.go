@@ -279,7 +279,6 @@ func ownerOf(p *corev1.Pod) string {
 	return p.Namespace + "/Pod/" + p.Name
 }
 
-// isReady reports whether a pod is ready.
 func isReady(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue

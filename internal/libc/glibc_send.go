@@ -173,7 +173,6 @@ func (g *glibc) exchangeAll(ctx context.Context, server int, tcp bool, name stri
 	return got
 }
 
-// exchangeQuery sends a query and waits for the reply.
 func (g *glibc) exchangeQuery(ctx context.Context, q loggedQuery) reply {
 	edns := uint16(0)
 	if g.Resolver.EDNS0 && !g.noOPT {

@@ -186,14 +186,12 @@ func (g *golang) query(ctx context.Context, q loggedQuery) goAnswer {
 	return goAnswer{reply: reply, Error: goError(reply, q.Type)}
 }
 
-// send sends a query and waits for the reply.
 func (g *golang) send(ctx context.Context, q loggedQuery) (*dns.Msg, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(g.Resolver.Timeout)*time.Second, ErrTimeout)
 	defer cancel()
 	return g.exchange(ctx, g.Network, q, g.Resolver.TrustAD, goEDNSSize)
 }
 
-// goError returns the error for a reply.
 func goError(reply *dns.Msg, qtype uint16) Error {
 	hasType := slices.ContainsFunc(reply.Answer, func(rr dns.RR) bool { return rr.Header().Rrtype == qtype })
 	switch {

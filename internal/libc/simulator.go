@@ -111,7 +111,6 @@ const (
 	IPv6
 )
 
-// types returns the record types to query.
 func (f Family) types() []uint16 {
 	switch f {
 	case IPv4:
@@ -123,7 +122,6 @@ func (f Family) types() []uint16 {
 	}
 }
 
-// contains reports whether a is an address of the family.
 func (f Family) contains(a netip.Addr) bool {
 	return f == Both || a.Is4() == (f == IPv4)
 }

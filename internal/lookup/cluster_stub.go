@@ -184,7 +184,6 @@ func (s *clusterStub) missing(q libc.Query) []dns.Question {
 	return list
 }
 
-// record adds a question to forwarded.
 func (s *clusterStub) record(query *dns.Msg) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,7 +261,6 @@ func (c *clusterDNS) load(m kube.Manifest, namespace string, complete bool) erro
 	return errors.Join(err, cluster.LoadZone(c.zone, c.search.Domain, manifests...))
 }
 
-// serves reports whether a nameserver is the cluster DNS.
 func (c *clusterDNS) serves(server netip.Addr) bool { return slices.Contains(c.addrs, server) }
 
 // candidates returns the names that the cluster DNS tries for a query, in order: the name

@@ -253,7 +253,6 @@ func Node(ctx context.Context, o *Options, flags *nodefacts.Flags, userAgent str
 	return flags.LoadFor(gather.KubeletFacts(s))
 }
 
-// manifestOf returns the objects of a snapshot as those of a manifest.
 func manifestOf(s *doctor.Snapshot) (all kube.Manifest, err error) {
 	core, discovery := corev1.SchemeGroupVersion, discoveryv1.SchemeGroupVersion
 	for _, err := range []error{

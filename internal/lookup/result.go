@@ -271,7 +271,6 @@ func (r *Result) unasked() string {
 	return ""
 }
 
-// isOpen reports whether the result depends on a.
 func (r *Result) isOpen(a absence) bool { return a.unknown && strings.EqualFold(a.name, r.open) }
 
 // total returns the number of queries, how long the lookup took, and how much longer with a lost query.

@@ -86,7 +86,6 @@ func (d *Daemon) Run(ctx context.Context, c DaemonConfig) error {
 	return group.Run(ctx)
 }
 
-// apply applies the rules of c.
 func (d *Daemon) apply(handler *Handler, c DaemonConfig) {
 	handler.SetRules(c.Rules, c.Report)
 	d.Log.Info("configuration applied", "clusterDNS", c.Node.ClusterDNS,
@@ -152,7 +151,6 @@ func (c *DaemonConfig) loadRules(s *config.Source[DaemonConfig], hostKnown bool)
 	return err
 }
 
-// checkCertificate checks that a certificate is configured.
 func checkCertificate(c *DaemonConfig, s *config.Source[DaemonConfig]) error {
 	noCert, noKey := c.TLS.CertFile == "", c.TLS.KeyFile == ""
 	switch {

@@ -219,7 +219,6 @@ func (h *Handler) reserve(r *http.Request) (release func(), err error) {
 	return acquire(r.Context(), bodies, size, "memory")
 }
 
-// acquire waits until n of a resource are free.
 func acquire(ctx context.Context, s *semaphore.Weighted, n int64, resource string) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, waitTime)
 	defer cancel()

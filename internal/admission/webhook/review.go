@@ -29,7 +29,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// validate checks the object with the rules.
 func (h *Handler) validate(ctx context.Context, q request) (answer, error) {
 	w, known, err := kube.ParseAdmissionObject(q.apiVersion(), q.Kind.Kind, q.Object)
 	if !known || err != nil {
@@ -45,7 +44,6 @@ func (h *Handler) validate(ctx context.Context, q request) (answer, error) {
 	return newAnswer(o, rules.report.Filter(findings, w.Annotations, w.Pod.Annotations)), nil
 }
 
-// newAnswer returns the answer that follows from the findings in o.
 func newAnswer(o admission.Object, findings []policy.Finding) answer {
 	v := admission.NewVerdict(o, findings)
 	a := answer{verdict: verdictAllowed, denied: printable(v.Denied)}
@@ -146,7 +144,6 @@ type request struct {
 	Object      json.RawMessage         `json:"object"`
 }
 
-// parseReview returns the request of an AdmissionReview.
 func parseReview(body []byte) (request, error) {
 	var r review
 	if err := document.DecodeLarge(body, &r); err != nil {
@@ -167,7 +164,6 @@ func (q *request) apiVersion() string {
 	return metav1.GroupVersion{Group: q.Kind.Group, Version: q.Kind.Version}.String()
 }
 
-// operation returns a label value.
 func (q *request) operation() string {
 	if slices.Contains([]admission.Operation{admission.Create, admission.Update}, q.Operation) {
 		return string(q.Operation)

@@ -69,7 +69,6 @@ const (
 	ClientsNames  = "names"
 )
 
-// addClients adds what the servers know about their clients to a snapshot.
 func addClients(ctx context.Context, c Config, s *doctor.Snapshot) {
 	sources, notRead, err := readServers(ctx, c.API)
 	switch {
@@ -83,7 +82,6 @@ func addClients(ctx context.Context, c Config, s *doctor.Snapshot) {
 	s.Clients, s.Names = sources, c.ClientCounts == ClientsNames
 }
 
-// readServers returns the reports of all DNS servers.
 func readServers(ctx context.Context, api *rest.Config) (sources []advise.Source, notRead []string, err error) {
 	servers, err := listServers(ctx, api)
 	if err != nil {

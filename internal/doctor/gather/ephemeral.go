@@ -208,7 +208,6 @@ var neverStarts = []string{
 	"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError", "RunContainerError",
 }
 
-// wait returns the end of the container.
 func (r *podRun) wait(ctx context.Context) (*corev1.ContainerStateTerminated, error) {
 	state := corev1.ContainerState{}
 	for {
@@ -256,7 +255,6 @@ func (r *podRun) state(p *corev1.Pod) corev1.ContainerState {
 	return corev1.ContainerState{}
 }
 
-// log returns what the container has written.
 func (r *podRun) log(ctx context.Context) ([]byte, error) {
 	body, err := r.api.Get().Namespace(r.namespace).Resource("pods").Name(r.pod).SubResource("log").
 		Param("container", r.container).Param("limitBytes", fmt.Sprint(maxLog+1)).Stream(ctx)

@@ -186,7 +186,6 @@ func requests(s *doctor.Snapshot) []request {
 	return list
 }
 
-// collect appends the items of a list to into.
 func collect[T any](into *[]T) func(runtime.Object) {
 	return func(item runtime.Object) {
 		if typed, ok := any(item).(*T); ok {
@@ -283,7 +282,6 @@ func (r *reader) unread(kind doctor.Kind, why string) {
 	}
 }
 
-// fail records why a kind could not be read.
 func (r *reader) fail(kind doctor.Kind, err error) {
 	var status apierrors.APIStatus
 	answered := errors.As(err, &status)
