@@ -26,14 +26,20 @@ type Verdict struct {
 // node are left out, because the author of the object cannot do anything about them.
 func NewVerdict(o Object, findings []policy.Finding) Verdict {
 	var v Verdict
-	var reasons reasons
+	var first, repeated []string // the sentences of errors: one of each code, and the others
+	known, left := map[policy.Code]bool{}, 0
 	for _, f := range findings {
 		switch {
 		case f.Severity == policy.SeverityInfo, aboutNode(f):
 		case f.EnforcedBy == policy.EnforcedByAPIServer && f.Code != CodeStatefulSetName &&
 			!(f.Code == CodeGeneratedHostname && acceptedFirst(&o)):
 		case o.Kind == KindPod && f.IsError():
-			reasons.add(f)
+			if left += f.More; known[f.Code] {
+				repeated = append(repeated, sentence(f))
+			} else {
+				first = append(first, sentence(f))
+			}
+			known[f.Code] = true
 		default:
 			s := sentence(f)
 			if f.More > 0 {
@@ -42,7 +48,7 @@ func NewVerdict(o Object, findings []policy.Finding) Verdict {
 			v.Warnings = append(v.Warnings, s)
 		}
 	}
-	v.Denied = reasons.text()
+	v.Denied = denial(append(first, repeated...), left)
 	return v
 }
 
@@ -52,41 +58,18 @@ const (
 	maxDenied  = 4 << 10 // bytes; a sentence has about 200
 )
 
-// reasons collects the sentences of Verdict.Denied.
-type reasons struct {
-	codes     map[policy.Code]bool
-	sentences []string
-	repeated  []string // those whose code has a sentence already
-	more      int
-}
-
-func (r *reasons) add(f policy.Finding) {
-	r.more += f.More
-	switch {
-	case r.codes[f.Code]:
-		r.repeated = append(r.repeated, sentence(f))
-	case r.codes == nil:
-		r.codes = map[policy.Code]bool{}
-		fallthrough
-	default:
-		r.codes[f.Code] = true
-		r.sentences = append(r.sentences, sentence(f))
-	}
-}
-
-// text returns one sentence of each code, then the others, and the number of those left out.
-// The first is always in it: a message has at most maxMessage bytes.
-func (r *reasons) text() string {
+// denial returns the first sentences, and the number of those left out, which more are already. The first is always in it: a
+// message has at most maxMessage bytes.
+func denial(sentences []string, more int) string {
 	const room = len(". And 200000 more findings")
-	all := append(r.sentences, r.repeated...)
 	size, n := 0, 0
-	for ; n < min(len(all), maxReasons); n++ {
-		if size += len(all[n]) + len(". "); n > 0 && size > maxDenied-room {
+	for ; n < min(len(sentences), maxReasons); n++ {
+		if size += len(sentences[n]) + len(". "); n > 0 && size > maxDenied-room {
 			break
 		}
 	}
-	s := strings.Join(all[:n], ". ")
-	if rest := len(all) - n + r.more; rest > 0 {
+	s := strings.Join(sentences[:n], ". ")
+	if rest := len(sentences) - n + more; rest > 0 {
 		s += fmt.Sprintf(". And %d more findings", rest)
 	}
 	return s

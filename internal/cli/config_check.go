@@ -167,13 +167,7 @@ func readFile(ctx context.Context, path string, stdin io.Reader) (config.File, e
 // configMapEntries returns the configuration files in the data of a ConfigMap: the entries whose
 // key has an extension of YAML or JSON, and those of a kind that has checks.
 func configMapEntries(f config.File) (entries []entry, passed []string, err error) {
-	var object struct {
-		Data map[string]string `json:"data"`
-	}
-	js, err := document.JSON(f.Text, 1)
-	if err == nil {
-		err = document.Decode(js, &object)
-	}
+	object, err := decodeConfigMaps(f.Text)
 	if err != nil {
 		return nil, nil, f.Locate(err)
 	}

@@ -21,60 +21,20 @@ import (
 func doctorResult() v1alpha1.DoctorResult {
 	return v1alpha1.DoctorResult{
 		Findings: []v1alpha1.DoctorFinding{
-			{
-				Code:     "dns-no-endpoints",
-				Severity: "error",
-				Object:   "Service kube-system/kube-dns",
-				Message:  "the Service has no endpoints",
-				Evidence: []string{"a", "b"},
-				Cause:    "no pod",
-				Next:     "kubectl get pods",
-			},
-			{
-				Code:     "service-selects-nothing",
-				Severity: "warning",
-				Object:   "Service shop/web",
-				Message:  "the selector matches no pod",
-				Evidence: []string{"app=wbe"},
-				Cause:    "c",
-				Next:     "n",
-				More:     3,
-			},
+			{Code: "dns-no-endpoints", Severity: "error", Object: "Service kube-system/kube-dns", Message: "the Service has no endpoints",
+				Evidence: []string{"a", "b"}, Cause: "no pod", Next: "kubectl get pods"},
+			{Code: "service-selects-nothing", Severity: "warning", Object: "Service shop/web", Message: "the selector matches no pod",
+				Evidence: []string{"app=wbe"}, Cause: "c", Next: "n", More: 3},
 		},
 		NotChecked: []v1alpha1.DoctorNotChecked{{Checks: []string{"dns-memory", "dns-one-node"}, Why: "no permission to list pods"}},
 		Passed:     60,
-		Pod: &v1alpha1.DoctorPod{
-			Namespace:  "shop",
-			Name:       "db-0",
-			Policy:     "ClusterFirst",
-			ResolvConf: "nameserver 10.96.0.10\n",
-			Hostname:   "db-0",
-			FQDN:       "db-0.db",
-			Notes:      []string{"8 queries"},
-		},
+		Pod: &v1alpha1.DoctorPod{Namespace: "shop", Name: "db-0", Policy: "ClusterFirst", ResolvConf: "nameserver 10.96.0.10\n",
+			Hostname: "db-0", FQDN: "db-0.db", Notes: []string{"8 queries"}},
 		Probes: []v1alpha1.DoctorProbe{
-			{
-				Server:   "10.96.0.10:53",
-				Role:     "service",
-				Means:    "network",
-				Protocol: "udp",
-				Name:     "example.com.",
-				Type:     "A",
-				RCode:    "NOERROR",
-				Answers:  []string{"192.0.2.80"},
-				Micros:   1200,
-			},
-			{
-				Server:      "10.96.0.10:53",
-				Role:        "service",
-				Means:       "ephemeral-container",
-				Protocol:    "tcp",
-				Name:        "example.com.",
-				Type:        "A",
-				Error:       "timeout",
-				StartMicros: 1200,
-				Micros:      3_000_000,
-			},
+			{Server: "10.96.0.10:53", Role: "service", Means: "network", Protocol: "udp", Name: "example.com.", Type: "A",
+				RCode: "NOERROR", Answers: []string{"192.0.2.80"}, Micros: 1200},
+			{Server: "10.96.0.10:53", Role: "service", Means: "ephemeral-container", Protocol: "tcp", Name: "example.com.", Type: "A",
+				Error: "timeout", StartMicros: 1200, Micros: 3_000_000},
 		},
 	}
 }
@@ -120,19 +80,6 @@ func TestWriteDoctor_JSON(t *testing.T) {
 	}
 	if diff := cmp.Diff(doctorResult(), got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
-	}
-}
-
-// TestWriteDoctor_Means: the page says by which means a server was queried.
-func TestWriteDoctor_Means(t *testing.T) {
-	var b bytes.Buffer
-	if err := WriteDoctor(&b, formatHTML, doctorResult()); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"<td>network</td><td>udp</td>", "<td>ephemeral-container</td><td>tcp</td>"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("no %s in\n%s", want, b.String())
-		}
 	}
 }
 
@@ -207,6 +154,19 @@ func TestBars(t *testing.T) {
 	for _, b := range list {
 		if b.X < 0 || b.Width < 2 || b.X > chartWidth {
 			t.Errorf("%+v", b)
+		}
+	}
+}
+
+// TestWriteDoctor_Means: the page says by which means a server was queried.
+func TestWriteDoctor_Means(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteDoctor(&b, formatHTML, doctorResult()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"<td>network</td><td>udp</td>", "<td>ephemeral-container</td><td>tcp</td>"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %s in\n%s", want, b.String())
 		}
 	}
 }

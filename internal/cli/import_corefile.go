@@ -136,14 +136,18 @@ type configMaps struct {
 	Items []configMaps      `json:"items"`
 }
 
+func decodeConfigMaps(text []byte) (object configMaps, err error) {
+	js, err := document.JSON(text, 1)
+	if err == nil {
+		err = document.Decode(js, &object)
+	}
+	return object, err
+}
+
 // addObject adds the keys of the ConfigMaps in a document.
 func (s *corefileSource) addObject(text []byte) error {
-	js, err := document.JSON(text, 1)
+	object, err := decodeConfigMaps(text)
 	if err != nil {
-		return err
-	}
-	var object configMaps
-	if err := document.Decode(js, &object); err != nil {
 		return err
 	}
 	for _, m := range append(object.Items, object) {

@@ -228,12 +228,8 @@ func TestFindDNSService(t *testing.T) {
 		return s
 	}
 	all := []corev1.Service{
-		service("kube-system", "kube-dns-upstream", "kube-dns", "10.96.0.9"), service("shop", "kube-dns", "kube-dns", "10.96.0.8"), service(
-			"kube-system",
-			"node-local-dns",
-			"kube-dns",
-			"None",
-		),
+		service("kube-system", "kube-dns-upstream", "kube-dns", "10.96.0.9"), service("shop", "kube-dns", "kube-dns", "10.96.0.8"),
+		service("kube-system", "node-local-dns", "kube-dns", "None"),
 		service("kube-system", "coredns", "", "10.96.0.7"), service("kube-system", "rke2-coredns", "kube-dns", "10.96.0.6"),
 		service("openshift-dns", "dns-default", "", "172.30.0.10"), service("kube-system", "kube-dns", "", "10.96.0.10"),
 	}

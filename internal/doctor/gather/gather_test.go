@@ -6,7 +6,6 @@ package gather
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -62,18 +61,12 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":"test","code":%d}`, reason, code)
 		return
 	}
-	items := []any{}
-	metadata := map[string]string{}
-	query := r.URL.Query()
+	var items []string
+	next, query := "", r.URL.Query()
 	switch resource {
 	case "services":
-		items = append(
-			items,
-			map[string]any{
-				"metadata": map[string]string{"namespace": "kube-system", "name": "kube-dns"},
-				"spec":     map[string]any{"clusterIP": "10.96.0.10", "selector": map[string]string{"k8s-app": "kube-dns"}},
-			},
-		)
+		items = append(items, `{"metadata":{"namespace":"kube-system","name":"kube-dns"},`+
+			`"spec":{"clusterIP":"10.96.0.10","selector":{"k8s-app":"kube-dns"}}}`)
 	case "pods":
 		limit, err := strconv.Atoi(query.Get("limit"))
 		if err != nil {
@@ -81,34 +74,20 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		first, _ := strconv.Atoi(query.Get("continue"))
 		last := min(first+limit, a.pods)
-		for i := range last - first {
-			items = append(items, map[string]any{
-				"metadata": map[string]any{
-					"namespace": "kube-system",
-					"name":      fmt.Sprint("p", first+i),
-					"labels":    map[string]string{"k8s-app": "kube-dns"},
-				},
-				"spec": map[string]any{"volumes": []any{map[string]any{
-					"name":      "c",
-					"configMap": map[string]string{"name": fmt.Sprint("c", (first+i)%30)},
-				}}},
-			})
+		for i := first; i < last; i++ {
+			items = append(items, fmt.Sprintf(`{"metadata":{"namespace":"kube-system","name":"p%d","labels":{"k8s-app":"kube-dns"}},`+
+				`"spec":{"volumes":[{"name":"c","configMap":{"name":"c%d"}}]}}`, i, i%30))
 		}
 		if last < a.pods {
-			metadata["continue"] = strconv.Itoa(last)
+			next = strconv.Itoa(last)
 		}
 	case "configmaps":
-		_ = json.NewEncoder(w).Encode(map[string]any{
-			"kind":       "ConfigMap",
-			"apiVersion": "v1",
-			"metadata":   map[string]string{"name": path.Base(r.URL.Path), "namespace": "kube-system"},
-		})
+		fmt.Fprintf(w, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":"kube-system"}}`, path.Base(r.URL.Path))
 		return
 	default:
-		name := strings.TrimSpace(resource + " " + query.Get("fieldSelector"))
-		items = append(items, map[string]any{"metadata": map[string]string{"name": name}})
+		items = append(items, fmt.Sprintf(`{"metadata":{"name":%q}}`, strings.TrimSpace(resource+" "+query.Get("fieldSelector"))))
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"metadata": metadata, "items": items})
+	fmt.Fprintf(w, `{"metadata":{"continue":%q},"items":[%s]}`, next, strings.Join(items, ","))
 }
 
 func snapshot(t *testing.T, a *api, limit int) *doctor.Snapshot {
