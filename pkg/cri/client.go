@@ -76,7 +76,7 @@ func (c *Client) ReadySandboxes(ctx context.Context) (list []SandboxRef, err err
 	filter := appendBytes(nil, listFilter, appendBytes(nil, filterState, nil))
 	reply, err := c.call(ctx, listPodSandbox, filter)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("container runtime at %w", err)
 	}
 	err = rangeMessages(reply, listItems, func(item []byte) error {
 		var ref SandboxRef
@@ -105,7 +105,7 @@ func (c *Client) SandboxStatus(ctx context.Context, id string) (s Sandbox, resol
 	request = protowire.AppendVarint(protowire.AppendTag(request, statusRequestVerbose, protowire.VarintType), 1)
 	reply, err := c.call(ctx, podSandboxStatus, request)
 	if err != nil {
-		return s, "", err
+		return s, "", fmt.Errorf("container runtime at %w", err)
 	}
 	s.Annotations = map[string]string{}
 	err = rangeFields(reply, func(f field) error {
@@ -124,13 +124,12 @@ func (c *Client) SandboxStatus(ctx context.Context, id string) (s Sandbox, resol
 	return s, resolvConf, err
 }
 
-// call sends a request of a unary method, and returns the reply.
-func (c *Client) call(ctx context.Context, method string, request []byte) ([]byte, error) {
+// call sends a request of a unary method, and returns the reply. An error begins with the path of the socket.
+func (c *Client) call(ctx context.Context, method string, request []byte, options ...grpc.CallOption) ([]byte, error) {
 	var reply frame
-	err := c.conn.Invoke(ctx, method, &frame{mem.BufferSlice{mem.SliceBuffer(request)}}, &reply)
-	if err != nil {
+	if err := c.conn.Invoke(ctx, method, &frame{mem.BufferSlice{mem.SliceBuffer(request)}}, &reply, options...); err != nil {
 		path := strings.TrimPrefix(c.conn.Target(), "unix://")
-		return nil, fmt.Errorf("container runtime at %s: %w", path, newCallError(path, "start it", err))
+		return nil, fmt.Errorf("%s: %w", path, newCallError(path, "start it", err))
 	}
 	defer reply.data.Free()
 	return reply.data.Materialize(), nil
@@ -211,16 +210,10 @@ func Compare(ctx context.Context, shim, runtime string) error {
 
 // runtimeVersion returns the encoded reply of the call Version.
 func runtimeVersion(ctx context.Context, endpoint string) ([]byte, error) {
-	conn, err := dial(endpoint)
+	c, err := NewClient(endpoint)
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
-	var reply frame
-	if err := conn.Invoke(ctx, "/runtime.v1.RuntimeService/Version", &frame{}, &reply, grpc.WaitForReady(true)); err != nil {
-		path := strings.TrimPrefix(endpoint, "unix://")
-		return nil, fmt.Errorf("%s: %w", path, newCallError(path, "start it", err))
-	}
-	defer reply.data.Free()
-	return reply.data.Materialize(), nil
+	defer c.Close()
+	return c.call(ctx, "/runtime.v1.RuntimeService/Version", nil, grpc.WaitForReady(true))
 }

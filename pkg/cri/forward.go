@@ -4,10 +4,13 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net"
+	"path"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -51,7 +54,7 @@ func (f *forwarder) handle(_ any, kubelet grpc.ServerStream) error {
 	f.calls.Add(1)
 	defer f.calls.Add(-1)
 	forward := f.forwardStream
-	if methods[method] == unary {
+	if isUnary(method) {
 		forward = f.forwardUnary
 	}
 	err := forward(method, kubelet)
@@ -130,7 +133,7 @@ func (f *forwarder) forwardStream(method string, kubelet grpc.ServerStream) erro
 	if err != nil {
 		return err
 	}
-	if isOpenEnded(method) {
+	if path.Base(method) == containerEvents {
 		go f.cancelOnDrain(ctx, cancel)
 	}
 	go f.copyRequests(cancel, kubelet, runtime)
@@ -184,11 +187,9 @@ func (f *forwarder) copyReplies(kubelet grpc.ServerStream, runtime grpc.ClientSt
 	}
 }
 
-// isOpenEnded reports whether a call may last as long as the runtime runs. The lists whose names
+// containerEvents is the method whose calls may last as long as the runtime runs. The lists whose names
 // begin with Stream are finite (KEP-5825).
-func isOpenEnded(method string) bool {
-	return method[strings.LastIndexByte(method, '/')+1:] == "GetContainerEvents"
-}
+const containerEvents = "GetContainerEvents"
 
 func (f *forwarder) cancelOnDrain(ctx context.Context, cancel context.CancelCauseFunc) {
 	select {
@@ -231,87 +232,49 @@ func withoutReserved(md metadata.MD) metadata.MD {
 	return md
 }
 
-// shape is how many messages a call has.
-type shape int
+// methods holds the methods of CRI v1, by the path of their service. The generated package has them too, but
+// linking it costs each shim 200 kB of memory.
+var methods = map[string][]string{
+	"/runtime.v1.RuntimeService/": {
+		"Version", "RunPodSandbox", "StopPodSandbox", "RemovePodSandbox", "PodSandboxStatus", "ListPodSandbox",
+		"CreateContainer", "StartContainer", "StopContainer", "RemoveContainer", "ListContainers", "ContainerStatus",
+		"UpdateContainerResources", "ReopenContainerLog", "ExecSync", "Exec", "Attach", "PortForward",
+		"ContainerStats", "ListContainerStats", "PodSandboxStats", "ListPodSandboxStats", "UpdateRuntimeConfig",
+		"Status", "CheckpointContainer", "CheckpointPod", "RestorePod", "ListMetricDescriptors",
+		"ListPodSandboxMetrics", "RuntimeConfig", "UpdatePodSandboxResources", "StreamPodSandboxes",
+		"StreamContainers", "StreamContainerStats", "StreamPodSandboxStats", "GetContainerEvents",
+		"StreamPodSandboxMetrics",
+	},
+	"/runtime.v1.ImageService/": {
+		"ListImages", "ImageStatus", "PullImage", "RemoveImage", "ImageFsInfo", "StreamImages",
+	},
+}
 
-const (
-	unlisted  shape = iota // a method of a newer CRI, or of another service
-	unary                  // one message each way
-	streaming              // any number of messages
-)
+// isKnown reports whether a method is not one of a newer CRI, or of another service.
+func isKnown(method string) bool {
+	service, name := path.Split(method)
+	return slices.Contains(methods[service], name)
+}
 
-// methods holds the shape of each method of CRI v1. The generated package has them too,
-// but linking it costs each shim 200 kB of memory.
-var methods = map[string]shape{
-	"/runtime.v1.RuntimeService/Version":                   unary,
-	"/runtime.v1.RuntimeService/RunPodSandbox":             unary,
-	"/runtime.v1.RuntimeService/StopPodSandbox":            unary,
-	"/runtime.v1.RuntimeService/RemovePodSandbox":          unary,
-	"/runtime.v1.RuntimeService/PodSandboxStatus":          unary,
-	"/runtime.v1.RuntimeService/ListPodSandbox":            unary,
-	"/runtime.v1.RuntimeService/CreateContainer":           unary,
-	"/runtime.v1.RuntimeService/StartContainer":            unary,
-	"/runtime.v1.RuntimeService/StopContainer":             unary,
-	"/runtime.v1.RuntimeService/RemoveContainer":           unary,
-	"/runtime.v1.RuntimeService/ListContainers":            unary,
-	"/runtime.v1.RuntimeService/ContainerStatus":           unary,
-	"/runtime.v1.RuntimeService/UpdateContainerResources":  unary,
-	"/runtime.v1.RuntimeService/ReopenContainerLog":        unary,
-	"/runtime.v1.RuntimeService/ExecSync":                  unary,
-	"/runtime.v1.RuntimeService/Exec":                      unary,
-	"/runtime.v1.RuntimeService/Attach":                    unary,
-	"/runtime.v1.RuntimeService/PortForward":               unary,
-	"/runtime.v1.RuntimeService/ContainerStats":            unary,
-	"/runtime.v1.RuntimeService/ListContainerStats":        unary,
-	"/runtime.v1.RuntimeService/PodSandboxStats":           unary,
-	"/runtime.v1.RuntimeService/ListPodSandboxStats":       unary,
-	"/runtime.v1.RuntimeService/UpdateRuntimeConfig":       unary,
-	"/runtime.v1.RuntimeService/Status":                    unary,
-	"/runtime.v1.RuntimeService/CheckpointContainer":       unary,
-	"/runtime.v1.RuntimeService/CheckpointPod":             unary,
-	"/runtime.v1.RuntimeService/RestorePod":                unary,
-	"/runtime.v1.RuntimeService/ListMetricDescriptors":     unary,
-	"/runtime.v1.RuntimeService/ListPodSandboxMetrics":     unary,
-	"/runtime.v1.RuntimeService/RuntimeConfig":             unary,
-	"/runtime.v1.RuntimeService/UpdatePodSandboxResources": unary,
-	"/runtime.v1.RuntimeService/StreamPodSandboxes":        streaming,
-	"/runtime.v1.RuntimeService/StreamContainers":          streaming,
-	"/runtime.v1.RuntimeService/StreamContainerStats":      streaming,
-	"/runtime.v1.RuntimeService/StreamPodSandboxStats":     streaming,
-	"/runtime.v1.RuntimeService/GetContainerEvents":        streaming,
-	"/runtime.v1.RuntimeService/StreamPodSandboxMetrics":   streaming,
-	"/runtime.v1.ImageService/ListImages":                  unary,
-	"/runtime.v1.ImageService/ImageStatus":                 unary,
-	"/runtime.v1.ImageService/PullImage":                   unary,
-	"/runtime.v1.ImageService/RemoveImage":                 unary,
-	"/runtime.v1.ImageService/ImageFsInfo":                 unary,
-	"/runtime.v1.ImageService/StreamImages":                streaming,
+// isUnary reports whether a call has one message each way, as far as that is known: those of the other methods
+// of CRI have any number.
+func isUnary(method string) bool {
+	name := path.Base(method)
+	return isKnown(method) && !strings.HasPrefix(name, "Stream") && name != containerEvents
 }
 
 // logInterval is the interval at which a runtime that stays unreachable is logged.
 const logInterval = time.Minute
 
-// dialResult is the error of the last attempt to connect to the runtime.
-type dialResult struct{ last atomic.Pointer[error] }
-
-func (d *dialResult) set(err error) { d.last.Store(&err) }
-
-func (d *dialResult) get() error {
-	if err := d.last.Load(); err != nil && *err != nil {
-		return *err
-	}
-	return errors.New("connected, but the runtime has sent no data yet")
-}
-
 // dialRuntime connects to the runtime. It compares the sockets at every attempt, because a link
 // may be replaced while the shim runs.
 func (s *Shim) dialRuntime(ctx context.Context, _ string) (conn net.Conn, err error) {
-	defer func() { s.dialed.set(err) }()
-	path := strings.TrimPrefix(s.Runtime, "unix://")
-	if err := CheckEndpoints(s.Listener.Addr().String(), path); err != nil {
+	defer func() { s.dialed.Store(&err) }()
+	socket := strings.TrimPrefix(s.Runtime, "unix://")
+	if err := CheckEndpoints(s.Listener.Addr().String(), socket); err != nil {
 		return nil, err
 	}
-	return new(net.Dialer).DialContext(ctx, "unix", path)
+	return new(net.Dialer).DialContext(ctx, "unix", socket)
 }
 
 // watchRuntime keeps the metric of the connection up to date until ctx ends. While the runtime
@@ -328,7 +291,11 @@ func (s *Shim) watchRuntime(ctx context.Context, conn *grpc.ClientConn) {
 		s.Metrics.setConnected(state == connectivity.Ready)
 		switch {
 		case state == connectivity.TransientFailure && time.Since(logged) >= logInterval:
-			log.Warn("container runtime unreachable, CRI calls fail", "endpoint", s.Runtime, "error", s.dialed.get())
+			err := errors.New("connected, but the runtime has sent no data yet")
+			if last := s.dialed.Load(); last != nil {
+				err = cmp.Or(*last, err)
+			}
+			log.Warn("container runtime unreachable, CRI calls fail", "endpoint", s.Runtime, "error", err)
 			logged, down = time.Now(), true
 		case state == connectivity.Ready && down:
 			log.Info("container runtime connected", "endpoint", s.Runtime)

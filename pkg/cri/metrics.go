@@ -66,7 +66,7 @@ func (m *Metrics) countCall(method string, err error) {
 		return
 	}
 	name := "other"
-	if methods[method] != unlisted {
+	if isKnown(method) {
 		name = path.Base(method)
 	}
 	code := "other"

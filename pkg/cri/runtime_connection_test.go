@@ -136,8 +136,9 @@ func TestWatchRuntime(t *testing.T) {
 		var present atomic.Bool
 		conn, err := dial("passthrough:///runtime", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			if !present.Load() {
-				s.dialed.set(syscall.ENOENT)
-				return nil, syscall.ENOENT
+				err := error(syscall.ENOENT)
+				s.dialed.Store(&err)
+				return nil, err
 			}
 			return l.DialContext(ctx)
 		}))

@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
 )
 
 // defaultDrainTimeout is one second less than the time that a kubelet waits for a
@@ -51,8 +54,8 @@ type Shim struct {
 	running  atomic.Bool
 	calls    atomic.Int64
 	hook     atomic.Pointer[Hook]
-	answered atomic.Bool // the runtime has answered a call
-	dialed   dialResult
+	answered atomic.Bool           // the runtime has answered a call
+	dialed   atomic.Pointer[error] // of the last attempt to connect to the runtime
 }
 
 // SetHook makes h the hook of every request that arrives from now on. It must be called
@@ -197,10 +200,10 @@ func (s *Shim) drain(ctx context.Context, server *grpc.Server, endStreams func()
 // watchGoAway connects a client to server. The returned function waits until a server that is
 // stopped gracefully has sent GOAWAY to all clients, or ctx ends. gRPC has no function for that.
 func watchGoAway(ctx context.Context, server *grpc.Server) (awaitGoAway func()) {
-	l := &memoryListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	l := bufconn.Listen(1 << 16)
 	go func() { _ = server.Serve(l) }() // ends with the server
 	conn, err := grpc.NewClient("passthrough:///probe", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(l.dial))
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
 	if err != nil {
 		return func() {}
 	}
@@ -217,37 +220,38 @@ func watchGoAway(ctx context.Context, server *grpc.Server) (awaitGoAway func()) 
 	}
 }
 
-// memoryListener accepts connections in memory.
-type memoryListener struct {
-	conns  chan net.Conn
-	once   sync.Once
-	closed chan struct{}
-}
-
-func (l *memoryListener) dial(ctx context.Context, _ string) (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case l.conns <- server:
-		return client, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
+// CheckEndpoints returns an error if the socket of the shim and that of the runtime are one
+// file. The shim would forward each call to itself until it runs out of memory. Paths that do not
+// exist yet are compared as far as their directories exist.
+func CheckEndpoints(listen, runtime string) error {
+	if resolve(listen) == resolve(runtime) || sameSocket(listen, runtime) {
+		return fmt.Errorf("runtime endpoint %q is the socket of the shim %q: set runtimeEndpoint to "+
+			"the socket of the container runtime", runtime, listen)
 	}
-}
-
-func (l *memoryListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *memoryListener) Close() error {
-	l.once.Do(func() { close(l.closed) })
 	return nil
 }
 
-func (l *memoryListener) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "unix"} }
+// resolve returns path without symbolic links, as far as it exists.
+func resolve(path string) string {
+	dir, rest := path, ""
+	for {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			return filepath.Join(real, rest)
+		}
+		if dir == filepath.Dir(dir) {
+			return filepath.Join(path)
+		}
+		dir, rest = filepath.Dir(dir), filepath.Join(filepath.Base(dir), rest)
+	}
+}
+
+// sameSocket reports whether both paths lead to one file. A bind mount has the device and the
+// inode of its source.
+func sameSocket(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
+}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -232,16 +233,21 @@ func countResources(t *testing.T, maxGoroutines, maxFiles int) (goroutines, file
 
 // TestMethods_Generated compares the table with the package generated from CRI.
 func TestMethods_Generated(t *testing.T) {
-	want := map[string]shape{}
+	want := map[string][]string{}
 	for _, service := range []grpc.ServiceDesc{runtimeapi.RuntimeService_ServiceDesc, runtimeapi.ImageService_ServiceDesc} {
+		path := "/" + service.ServiceName + "/"
 		for _, m := range service.Methods {
-			want["/"+service.ServiceName+"/"+m.MethodName] = unary
+			if want[path] = append(want[path], m.MethodName); !isUnary(path + m.MethodName) {
+				t.Errorf("%s is unary", m.MethodName)
+			}
 		}
 		for _, s := range service.Streams {
-			want["/"+service.ServiceName+"/"+s.StreamName] = streaming
+			if want[path] = append(want[path], s.StreamName); isUnary(path + s.StreamName) {
+				t.Errorf("%s is a stream", s.StreamName)
+			}
 		}
 	}
-	if diff := cmp.Diff(want, methods); diff != "" {
+	if diff := cmp.Diff(want, methods, cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

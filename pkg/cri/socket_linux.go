@@ -78,22 +78,16 @@ func acquireLock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock file: %w", err)
 	}
-	if err := lockFile(f); err != nil {
+	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+	case err == nil:
+		return f, nil
+	case errors.Is(err, unix.EWOULDBLOCK):
 		f.Close()
-		return nil, err
+		return nil, fmt.Errorf("%s is locked by another process, a shim or an agent: stop it or choose another path", path)
+	default:
+		f.Close()
+		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
-	return f, nil
-}
-
-func lockFile(f *os.File) error {
-	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return fmt.Errorf("%s is locked by another process, a shim or an agent: stop it or choose another path", f.Name())
-	}
-	if err != nil {
-		return fmt.Errorf("locking %s: %w", f.Name(), err)
-	}
-	return nil
 }
 
 // listen binds path. Until the mode is set, only listener.Accept keeps other users out.

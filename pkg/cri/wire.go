@@ -182,10 +182,11 @@ func (s *Sandbox) readAnnotation(entry []byte) error {
 // readEntry reads an entry of a map of strings.
 func readEntry(entry []byte) (key, value string, err error) {
 	err = rangeFields(entry, func(f field) error {
-		switch f.number {
-		case mapKey:
+		switch {
+		case f.kind != protowire.BytesType:
+		case f.number == mapKey:
 			key = string(f.value)
-		case mapValue:
+		case f.number == mapValue:
 			value = string(f.value)
 		}
 		return nil
@@ -202,7 +203,7 @@ func (s *Sandbox) readLinux(message []byte) error {
 // readNamespaces reads a NamespaceOption.
 func (s *Sandbox) readNamespaces(message []byte) error {
 	return rangeFields(message, func(f field) error {
-		if f.number == namespaceNetwork {
+		if f.number == namespaceNetwork && f.kind == protowire.VarintType {
 			s.HostNetwork = f.varint == namespaceModeNode
 		}
 		return nil

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
@@ -48,28 +49,6 @@ func marshal(t testing.TB, m proto.Message) []byte {
 	return b
 }
 
-func TestParseSandbox_Fields(t *testing.T) {
-	got, err := parseSandbox(marshal(t, fullRequest()))
-	want := Sandbox{
-		Namespace: "shop", Name: "web", UID: "u1", Hostname: "web", HostNetwork: true,
-		Annotations: map[string]string{"kubernetes.io/config.source": "api", "a": ""},
-		DNS:         resolvconf.Config{Nameservers: []string{"192.0.2.1"}, Searches: []string{"x"}, Options: []string{"ndots:5"}},
-		HasDNS:      true,
-	}
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
-	r := fullRequest()
-	r.Config.DnsConfig, r.Config.Linux = nil, nil
-	if got, err := parseSandbox(marshal(t, r)); err != nil || got.HasDNS || got.HostNetwork {
-		t.Errorf("without dns_config: %+v, %v", got, err)
-	}
-	r.Config.DnsConfig = &runtimeapi.DNSConfig{}
-	if got, err := parseSandbox(marshal(t, r)); err != nil || !got.HasDNS {
-		t.Errorf("with an empty dns_config: %+v, %v", got, err)
-	}
-}
-
 func TestParseSandbox_Malformed(t *testing.T) {
 	whole := marshal(t, fullRequest())
 	for name, b := range map[string][]byte{
@@ -93,41 +72,6 @@ func text(number protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(nil, number, protowire.BytesType), s)
 }
 
-// TestSetDNS_TypedMessage compares the result with the typed message.
-func TestSetDNS_TypedMessage(t *testing.T) {
-	r := fullRequest()
-	want := fullRequest()
-	want.Config.DnsConfig = &runtimeapi.DNSConfig{Servers: newDNS.Nameservers, Searches: newDNS.Searches, Options: newDNS.Options}
-	checkSetDNS(t, marshal(t, r), want)
-
-	// The request has no dns_config.
-	r.Config.DnsConfig = nil
-	checkSetDNS(t, marshal(t, r), want)
-
-	// A reader merges the parts of a message: the old servers must not come back.
-	pieces := append(marshal(t, fullRequest()), inConfig(text(configDNS, string(text(dnsServers, "203.0.113.66"))))...)
-	checkSetDNS(t, pieces, want)
-}
-
-func checkSetDNS(t *testing.T, in []byte, want *runtimeapi.RunPodSandboxRequest) {
-	t.Helper()
-	before := bytes.Clone(in)
-	out, err := setDNS(in, newDNS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(before, in) {
-		t.Error("the request was changed in place")
-	}
-	var got runtimeapi.RunPodSandboxRequest
-	if err := proto.Unmarshal(out, &got); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, &got, protocmp.Transform()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 // TestSetDNS_UnknownFields checks that unknown fields stay at every level, byte for byte and
 // in order, and text that is not UTF-8 too.
 func TestSetDNS_UnknownFields(t *testing.T) {
@@ -147,41 +91,60 @@ func TestSetDNS_UnknownFields(t *testing.T) {
 	}
 }
 
+// typedSandbox returns the fields of c that a hook uses.
+func typedSandbox(c *runtimeapi.PodSandboxConfig) Sandbox {
+	m, dns := c.GetMetadata(), c.GetDnsConfig()
+	return Sandbox{
+		Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUid(), Hostname: c.GetHostname(), Annotations: c.GetAnnotations(),
+		HostNetwork: c.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE,
+		DNS:         resolvconf.Config{Nameservers: dns.GetServers(), Searches: dns.GetSearches(), Options: dns.GetOptions()},
+		HasDNS:      dns != nil,
+	}
+}
+
 // FuzzSetDNS compares parseSandbox and setDNS with the typed decoder on every message that
-// the decoder accepts.
+// the decoder accepts. A reader merges the parts of a message: old servers must not come back.
 func FuzzSetDNS(f *testing.F) {
+	withDNS := func(dns *runtimeapi.DNSConfig) []byte {
+		r := fullRequest()
+		r.Config.DnsConfig, r.Config.Linux = dns, nil
+		return marshal(f, r)
+	}
 	f.Add(marshal(f, fullRequest()), "debug")
-	f.Add(append(marshal(f, fullRequest()), inConfig(text(configDNS, ""))...), "caf\u00e9")
+	f.Add(withDNS(nil), "debug")
+	f.Add(withDNS(&runtimeapi.DNSConfig{}), "debug")
+	f.Add(append(marshal(f, fullRequest()), inConfig(text(configDNS, string(text(dnsServers, "203.0.113.66"))))...), "caf\u00e9")
 	f.Add([]byte{}, "caf\xe9")
 	f.Fuzz(func(t *testing.T, in []byte, option string) {
 		newDNS := newDNS
 		newDNS.Options = []string{option}
+		unchanged := bytes.Clone(in)
 		out, err := setDNS(in, newDNS)
-		if !utf8.ValidString(option) && err == nil {
-			t.Error("text that is not UTF-8 is written")
+		if !bytes.Equal(unchanged, in) || !utf8.ValidString(option) && err == nil {
+			t.Error("the request was changed in place, or text that is not UTF-8 is written")
 		}
-		if err != nil {
-			return
-		}
-		var before, after runtimeapi.RunPodSandboxRequest
-		if proto.Unmarshal(in, &before) != nil {
+		var typed, after runtimeapi.RunPodSandboxRequest
+		if err != nil || proto.Unmarshal(in, &typed) != nil {
 			return // invalid UTF-8, fields of another type
+		}
+		s, err := parseSandbox(in)
+		if err != nil {
+			return // a field that is read has another wire type
+		}
+		if diff := cmp.Diff(typedSandbox(typed.GetConfig()), s, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("parsed (-typed +got):\n%s", diff)
 		}
 		if err := proto.Unmarshal(out, &after); err != nil {
 			t.Fatalf("the result does not decode: %v", err)
 		}
-		s, err := parseSandbox(in)
-		if err == nil && (s.Name != before.GetConfig().GetMetadata().GetName() || s.UID != before.GetConfig().GetMetadata().GetUid() ||
-			s.HasDNS != (before.GetConfig().GetDnsConfig() != nil) || s.Hostname != before.GetConfig().GetHostname()) {
-			t.Errorf("parsed %+v from %v", s, &before)
+		if typed.Config == nil {
+			typed.Config = &runtimeapi.PodSandboxConfig{}
 		}
-		if err == nil && !cmp.Equal(s.DNS.Nameservers, before.GetConfig().GetDnsConfig().GetServers()) {
-			t.Errorf("parsed the servers %q from %v", s.DNS.Nameservers, &before)
-		}
-		got := after.GetConfig().GetDnsConfig()
-		if !cmp.Equal(got.GetServers(), newDNS.Nameservers) || !cmp.Equal(got.GetSearches(), newDNS.Searches) ||
-			!cmp.Equal(got.GetOptions(), newDNS.Options) {
-			t.Errorf("the result has %v", got)
+		unknown := typed.Config.GetDnsConfig().ProtoReflect().GetUnknown()
+		typed.Config.DnsConfig = dnsOf(newDNS.Nameservers, newDNS.Searches, newDNS.Options)
+		typed.Config.DnsConfig.ProtoReflect().SetUnknown(unknown)
+		if diff := cmp.Diff(&typed, &after, protocmp.Transform()); diff != "" {
+			t.Errorf("the result (-typed +got):\n%s", diff)
 		}
 	})
 }
