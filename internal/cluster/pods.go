@@ -36,16 +36,6 @@ import (
 // ErrNotFound is the error of a lookup when no source has a pod with this UID.
 var ErrNotFound = errors.New("pod not found")
 
-// Source is where a pod was found.
-type Source string
-
-// The sources.
-const (
-	FromInformer Source = "informer" // the list and watch of this node's pods
-	FromAPI      Source = "api"      // a call for this one pod
-	FromManifest Source = "manifest" // a file in the kubelet's static pod directory
-)
-
 // DefaultTimeout is the timeout of a lookup.
 const DefaultTimeout = time.Second
 
@@ -164,7 +154,7 @@ func (p *Pods) Run(ctx context.Context) error {
 // arrived.
 func (p *Pods) Synced() <-chan struct{} { return p.table.synced }
 
-// Lookup returns the pod of ref and its source. It consults, in this order:
+// Lookup returns the pod of ref. It consults, in this order:
 //
 //  1. the informer, for the UID;
 //  2. for a static pod from a file, the manifests;
@@ -185,22 +175,22 @@ func (p *Pods) Synced() <-chan struct{} { return p.table.synced }
 // An error that wraps [ErrNotFound] is definite: there is no such pod, or the name belongs
 // to another one. One that wraps context.DeadlineExceeded means that no answer arrived in
 // time.
-func (p *Pods) Lookup(ctx context.Context, ref Ref) (policy.Pod, Source, error) {
-	r, err := p.lookup(ctx, ref)
+func (p *Pods) Lookup(ctx context.Context, ref Ref) (policy.Pod, error) {
+	pod, err := p.lookup(ctx, ref)
 	if err != nil {
-		return policy.Pod{}, "", fmt.Errorf("pod %s: %w", ref, err)
+		return policy.Pod{}, fmt.Errorf("pod %s: %w", ref, err)
 	}
-	r.pod.Override = policy.Policy(ref.Annotations[policy.OverrideAnnotation])
-	return r.pod, r.source, nil
+	pod.Override = policy.Policy(ref.Annotations[policy.OverrideAnnotation])
+	return pod, nil
 }
 
 // lookup is Lookup, but does not set the override.
-func (p *Pods) lookup(ctx context.Context, ref Ref) (result, error) {
+func (p *Pods) lookup(ctx context.Context, ref Ref) (policy.Pod, error) {
 	if ref.UID == "" || ref.Namespace == "" || ref.Name == "" {
-		return result{}, ErrNotFound
+		return policy.Pod{}, ErrNotFound
 	}
-	if r, ok := p.table.get(p.beforeMirror(ref)); ok {
-		return r, nil
+	if pod, ok := p.table.get(p.beforeMirror(ref)); ok {
+		return pod, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
@@ -209,9 +199,9 @@ func (p *Pods) lookup(ctx context.Context, ref Ref) (result, error) {
 	done := p.lookups.DoChan(ref.UID, func() (any, error) { return p.lookupShared(context.WithoutCancel(ctx), ref) })
 	select {
 	case r := <-done:
-		return r.Val.(result), r.Err
+		return r.Val.(policy.Pod), r.Err
 	case <-ctx.Done():
-		return result{}, ctx.Err()
+		return policy.Pod{}, ctx.Err()
 	}
 }
 
@@ -223,7 +213,7 @@ func (p *Pods) beforeMirror(ref Ref) Ref {
 }
 
 // lookupShared performs the steps of Lookup from 3 on, which concurrent lookups share.
-func (p *Pods) lookupShared(ctx context.Context, ref Ref) (r result, err error) {
+func (p *Pods) lookupShared(ctx context.Context, ref Ref) (pod policy.Pod, err error) {
 	defer func() {
 		if v := recover(); v != nil { // singleflight's goroutine would end the process
 			err = fmt.Errorf("panic in the lookup: %v", v)
@@ -240,27 +230,24 @@ func (p *Pods) lookupShared(ctx context.Context, ref Ref) (r result, err error) 
 	if p.mayArrive(ref) {
 		waiting, stop := context.WithTimeout(ctx, p.cfg.InformerWait)
 		defer stop()
-		if r, ok := p.table.wait(waiting, p.beforeMirror(ref)); ok {
-			return r, nil
+		if pod, ok := p.table.wait(waiting, p.beforeMirror(ref)); ok {
+			return pod, nil
 		}
 	}
-	if r, ok := p.table.get(ref); ok { // a mirror pod
-		return r, nil
+	if pod, ok := p.table.get(ref); ok { // a mirror pod
+		return pod, nil
 	}
 	if p.cfg.Client == nil || ref.isStatic() && ref.NoMirror {
-		return result{}, ErrNotFound
+		return policy.Pod{}, ErrNotFound
 	}
 	if err := ctx.Err(); err != nil { // not a failure of the API server
-		return result{}, err
+		return policy.Pod{}, err
 	}
-	pod, err := p.get(ctx, ref)
-	if err == nil {
-		return result{pod, FromAPI}, nil
+	pod, err = p.get(ctx, ref)
+	if arrived, ok := p.table.get(ref); err != nil && ok { // during the call
+		return arrived, nil
 	}
-	if r, ok := p.table.get(ref); ok { // it arrived during the call
-		return r, nil
-	}
-	return result{}, err
+	return pod, err
 }
 
 // mayArrive reports whether the watch or the manifests are likely to deliver ref's pod.

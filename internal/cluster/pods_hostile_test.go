@@ -52,7 +52,7 @@ func TestLookup_HostileTenant(t *testing.T) {
 		for i := range 100 {
 			all.Go(func() {
 				pod := newPod("hostile", fmt.Sprint("p", i), fmt.Sprint("h", i))
-				if _, _, err := p.Lookup(t.Context(), refOf(pod)); err == nil {
+				if _, err := p.Lookup(t.Context(), refOf(pod)); err == nil {
 					t.Error("a pod was found that never arrived")
 				}
 			})
@@ -62,10 +62,10 @@ func TestLookup_HostileTenant(t *testing.T) {
 			if n := bodies.reading.Load(); n != 5 {
 				t.Errorf("%d large pods are requested at once, want 5", n)
 			}
-			expect(t, p, refOf(web), cluster.FromAPI, 0)
+			expect(t, p, refOf(web), 0)
 			time.Sleep(300 * time.Millisecond)
 		}
 		all.Wait()
-		expect(t, p, refOf(web), cluster.FromAPI, 0)
+		expect(t, p, refOf(web), 0)
 	})
 }

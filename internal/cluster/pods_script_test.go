@@ -171,14 +171,14 @@ func (s *podScript) lookup(words []string) string {
 	s.log.Reset()
 	for range times {
 		began := time.Now()
-		pod, source, err := s.pods.Lookup(s.Context(), ref)
+		pod, err := s.pods.Lookup(s.Context(), ref)
 		took := time.Since(began)
 		switch {
 		case err == nil && (pod.UID != ref.UID || pod.Name != ref.Name || pod.Namespace != ref.Namespace):
 			text = fmt.Sprintf("another pod: %+v\n", pod)
 		case err == nil:
-			text = fmt.Sprintf("%s after %v: host %s, override %q, %d options\n",
-				source, took, pod.Hostname, pod.Override, len(pod.Config.Options))
+			text = fmt.Sprintf("found after %v: host %s, override %q, %d options\n",
+				took, pod.Hostname, pod.Override, len(pod.Config.Options))
 		default:
 			kind := "failed"
 			if i := slices.IndexFunc([]error{cluster.ErrNotFound, context.DeadlineExceeded},

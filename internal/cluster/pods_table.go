@@ -18,12 +18,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// result is a pod and its source.
-type result struct {
-	pod    policy.Pod
-	source Source
-}
-
 // table holds the pods of the node. It is the store of a cache.Reflector, which writes the
 // API's pods; the reader of the manifests writes the static ones. It keeps only the fields
 // that are read, about 420 bytes a pod with its names and map entries; an empty corev1.Pod
@@ -59,33 +53,33 @@ func newTable() *table {
 }
 
 // get returns the pod of ref if the table has it.
-func (t *table) get(ref Ref) (result, bool) {
+func (t *table) get(ref Ref) (policy.Pod, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if r := t.pods[ref.UID]; r != nil && !r.large {
-		return result{r.pod, FromInformer}, true
+		return r.pod, true
 	}
 	if !ref.isStatic() {
-		return result{}, false
+		return policy.Pod{}, false
 	}
 	name := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 	pod, ok := t.manifests[name]
 	if ok && ref.isFromFile() && (pod.UID == "" || pod.UID == ref.UID) { // a manifest may set its UID
 		pod.UID = ref.UID
-		return result{pod, FromManifest}, true
+		return pod, true
 	}
 	// The name must match because a user can write the annotation of a mirror pod.
 	if r := t.pods[t.mirrors[name]]; r != nil && !r.large && r.static == ref.UID && !ref.NoMirror {
 		pod := r.pod
 		pod.UID = ref.UID
-		return result{pod, FromInformer}, true
+		return pod, true
 	}
-	return result{}, false
+	return policy.Pod{}, false
 }
 
 // wait returns the pod of ref as soon as the table has it, or false when ctx is done. Only
 // one goroutine may wait for a UID at a time.
-func (t *table) wait(ctx context.Context, ref Ref) (result, bool) {
+func (t *table) wait(ctx context.Context, ref Ref) (policy.Pod, bool) {
 	arrived := make(chan struct{}, 1)
 	t.mu.Lock()
 	t.waiting[ref.UID] = arrived
@@ -96,13 +90,13 @@ func (t *table) wait(ctx context.Context, ref Ref) (result, bool) {
 		t.mu.Unlock()
 	}()
 	for {
-		if r, ok := t.get(ref); ok {
-			return r, true
+		if pod, ok := t.get(ref); ok {
+			return pod, true
 		}
 		select {
 		case <-arrived:
 		case <-ctx.Done():
-			return result{}, false
+			return policy.Pod{}, false
 		}
 	}
 }

@@ -80,7 +80,7 @@ func TestTable_MirrorReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	ref := Ref{Namespace: "ns", Name: "n", UID: "h2", Annotations: map[string]string{"kubernetes.io/config.source": "http"}}
-	if a, ok := table.get(ref); !ok || a.pod.UID != "h2" || a.source != FromInformer {
+	if a, ok := table.get(ref); !ok || a.UID != "h2" {
 		t.Errorf("got %+v", a)
 	}
 	if err := table.Delete(mirror("u2", "h2")); err != nil || len(table.pods)+len(table.mirrors) > 0 {

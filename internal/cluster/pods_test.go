@@ -125,13 +125,13 @@ func unsynced(pods ...*corev1.Pod) func(*testing.T) *apiServer {
 	}
 }
 
-// expect looks ref up, and wants it from source after exactly that time.
-func expect(t *testing.T, p *cluster.Pods, ref cluster.Ref, source cluster.Source, after time.Duration) {
+// expect looks ref up, and wants it after exactly that time.
+func expect(t *testing.T, p *cluster.Pods, ref cluster.Ref, after time.Duration) {
 	t.Helper()
 	began := time.Now()
-	pod, got, err := p.Lookup(t.Context(), ref)
-	if err != nil || got != source || pod.UID != ref.UID || pod.Name != ref.Name || pod.Namespace != ref.Namespace {
-		t.Errorf("%s: got %s/%s (UID %s) from %q, %v; want it from %q", ref, pod.Namespace, pod.Name, pod.UID, got, err, source)
+	pod, err := p.Lookup(t.Context(), ref)
+	if err != nil || pod.UID != ref.UID || pod.Name != ref.Name || pod.Namespace != ref.Namespace {
+		t.Errorf("%s: got %s/%s (UID %s), %v", ref, pod.Namespace, pod.Name, pod.UID, err)
 	}
 	if took := time.Since(began); took != after {
 		t.Errorf("%s: took %v, want %v", ref, took, after)
@@ -142,9 +142,9 @@ func expect(t *testing.T, p *cluster.Pods, ref cluster.Ref, source cluster.Sourc
 func expectError(t *testing.T, p *cluster.Pods, ref cluster.Ref, want error, after time.Duration) error {
 	t.Helper()
 	began := time.Now()
-	pod, source, err := p.Lookup(t.Context(), ref)
-	if err == nil || want != nil && !errors.Is(err, want) || source != "" {
-		t.Errorf("%s: got %+v from %q, %v; want %v", ref, pod, source, err, want)
+	pod, err := p.Lookup(t.Context(), ref)
+	if err == nil || want != nil && !errors.Is(err, want) || pod.UID != "" {
+		t.Errorf("%s: got %+v, %v; want %v", ref, pod, err, want)
 	}
 	if took := time.Since(began); took != after {
 		t.Errorf("%s: took %v, want %v", ref, took, after)
@@ -156,8 +156,8 @@ func expectError(t *testing.T, p *cluster.Pods, ref cluster.Ref, want error, aft
 func TestLookup_Equal(t *testing.T) {
 	web := newPod("shop", "web", "u1")
 	inBubble(t, serving(web), func(t *testing.T, _ *apiServer, p *cluster.Pods) {
-		if got, source, _ := p.Lookup(t.Context(), refOf(web)); source != cluster.FromInformer || !cmp.Equal(got, kube.FromPod(web)) {
-			t.Errorf("got %+v from %q", got, source)
+		if got, err := p.Lookup(t.Context(), refOf(web)); err != nil || !cmp.Equal(got, kube.FromPod(web)) {
+			t.Errorf("got %+v, %v", got, err)
 		}
 	})
 }
@@ -167,13 +167,13 @@ func TestBreaker_HalfOpen(t *testing.T) {
 	inBubble(t, unsynced(newPod("shop", "web", "u1")), func(t *testing.T, s *apiServer, p *cluster.Pods) {
 		s.setFaults(kubeapi.Stall, kubeapi.Stall)
 		for i := range 5 {
-			_, _, _ = p.Lookup(t.Context(), refOf(newPod("shop", "web", fmt.Sprint("u", i))))
+			_, _ = p.Lookup(t.Context(), refOf(newPod("shop", "web", fmt.Sprint("u", i))))
 		}
 		time.Sleep(10 * time.Second)
 		before := s.count("get")
 		var all sync.WaitGroup
 		for i := range 20 {
-			all.Go(func() { _, _, _ = p.Lookup(t.Context(), refOf(newPod("shop", "web", fmt.Sprint("u", i)))) })
+			all.Go(func() { _, _ = p.Lookup(t.Context(), refOf(newPod("shop", "web", fmt.Sprint("u", i)))) })
 		}
 		all.Wait()
 		if s.count("get") != before+1 {
@@ -196,8 +196,8 @@ func TestLookup_LargePodsAtOnce(t *testing.T) {
 		var lookups sync.WaitGroup
 		for _, pod := range all {
 			lookups.Go(func() {
-				if _, source, err := p.Lookup(t.Context(), refOf(pod)); err != nil || source != cluster.FromAPI {
-					t.Errorf("%s: %s, %v", pod.Name, source, err)
+				if _, err := p.Lookup(t.Context(), refOf(pod)); err != nil {
+					t.Errorf("%s: %v", pod.Name, err)
 				}
 			})
 		}
@@ -237,14 +237,14 @@ func TestLookup_Timeout(t *testing.T) {
 		left := make(chan time.Duration)
 		go func() {
 			began := time.Now()
-			if _, _, err := p.Lookup(ctx, ref); !errors.Is(err, context.Canceled) {
+			if _, err := p.Lookup(ctx, ref); !errors.Is(err, context.Canceled) {
 				t.Errorf("got %v", err)
 			}
 			left <- time.Since(began)
 		}()
 		synctest.Wait()
 		time.AfterFunc(100*time.Millisecond, func() { s.Apply(newPod("shop", "web", "u1")) })
-		expect(t, p, ref, cluster.FromInformer, 100*time.Millisecond)
+		expect(t, p, ref, 100*time.Millisecond)
 		if d := <-left; d != 10*time.Millisecond {
 			t.Errorf("left after %v", d)
 		}
@@ -262,13 +262,13 @@ func TestLookup_TimeoutSet(t *testing.T) {
 			defer stop()
 			synctest.Wait()
 			time.AfterFunc(timeout/4-1, func() { s.Apply(web) })
-			expect(t, p, refOf(web), cluster.FromInformer, timeout/4-1)
+			expect(t, p, refOf(web), timeout/4-1)
 			expectError(t, p, refOf(db), cluster.ErrNotFound, timeout/4)
 
 			s.StopEvents()
 			s.Apply(db)
 			s.getDelay.Store(int64(timeout/2 - 1))
-			expect(t, p, refOf(db), cluster.FromAPI, 3*timeout/4-1)
+			expect(t, p, refOf(db), 3*timeout/4-1)
 			s.getDelay.Store(int64(timeout/2 + 1))
 			expectError(t, p, refOf(db), context.DeadlineExceeded, 3*timeout/4)
 			time.Sleep(time.Nanosecond) // the server ends its response
@@ -281,7 +281,7 @@ func TestLookup_Concurrent(t *testing.T) {
 	many := func(t *testing.T, p *cluster.Pods, pods func(int) *corev1.Pod) {
 		var all sync.WaitGroup
 		for i := range 500 {
-			all.Go(func() { expect(t, p, refOf(pods(i)), cluster.FromAPI, 350*time.Millisecond) })
+			all.Go(func() { expect(t, p, refOf(pods(i)), 350*time.Millisecond) })
 		}
 		all.Wait()
 	}
@@ -316,7 +316,7 @@ func TestLookup_Panic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := p.Lookup(t.Context(), refOf(newPod("shop", "web", "u1"))); err == nil || !strings.Contains(err.Error(), "panic") {
+	if _, err := p.Lookup(t.Context(), refOf(newPod("shop", "web", "u1"))); err == nil || !strings.Contains(err.Error(), "panic") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -354,7 +354,7 @@ func TestNew_Config(t *testing.T) {
 	}
 	web := refOf(newPod("shop", "web", "u1"))
 	for _, ref := range []cluster.Ref{web, {}, {UID: "u1"}, staticRef("kube-system", "etcd", "hash")} {
-		if _, _, err := p.Lookup(t.Context(), ref); !errors.Is(err, cluster.ErrNotFound) {
+		if _, err := p.Lookup(t.Context(), ref); !errors.Is(err, cluster.ErrNotFound) {
 			t.Errorf("%s: got %v", ref, err)
 		}
 	}
@@ -432,7 +432,7 @@ func TestLookup_ConnectionLost(t *testing.T) {
 				p, stop := start(t, cluster.PodsConfig{Client: clientOf(t, "http://api.invalid", network)})
 				defer stop()
 				synctest.Wait()
-				expect(t, p, refOf(web), cluster.FromAPI, 0)
+				expect(t, p, refOf(web), 0)
 				network.left = 2
 				expectError(t, p, refOf(web), nil, 0)
 			})
@@ -454,7 +454,7 @@ func lookupWithFault(t *testing.T, url string, wantLate bool) {
 		}
 	}()
 	began := time.Now()
-	_, _, err := p.Lookup(t.Context(), refOf(newPod("shop", "web", "u1")))
+	_, err := p.Lookup(t.Context(), refOf(newPod("shop", "web", "u1")))
 	if took := time.Since(began); took > slack {
 		t.Errorf("took %v", took)
 	}

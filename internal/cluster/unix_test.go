@@ -94,16 +94,16 @@ func write(t *testing.T, dir, file, text string) {
 	}
 }
 
-// eventually waits until ref is found in source with a hostname, or not found if host is "".
-func eventually(t *testing.T, p *cluster.Pods, ref cluster.Ref, source cluster.Source, host string) {
+// eventually waits until ref is found with a hostname, or not found if host is "".
+func eventually(t *testing.T, p *cluster.Pods, ref cluster.Ref, host string) {
 	t.Helper()
 	poll.UntilNil(t, ref.String(), func() error {
-		pod, got, err := p.Lookup(t.Context(), ref)
+		pod, err := p.Lookup(t.Context(), ref)
 		if host == "" && errors.Is(err, cluster.ErrNotFound) {
 			return nil
 		}
-		if host == "" || err != nil || got != source || pod.Hostname != host {
-			return fmt.Errorf("got %+v from %q, %v; want host name %q from %q", pod, got, err, host, source)
+		if host == "" || err != nil || pod.Hostname != host {
+			return fmt.Errorf("got %+v, %v; want host name %q", pod, err, host)
 		}
 		if pod.UID != ref.UID || pod.Name != ref.Name || pod.Policy != policy.ClusterFirst || !pod.HostNetwork {
 			t.Errorf("%s: got %+v", ref, pod)
@@ -128,8 +128,8 @@ func TestStaticPods_Changes(t *testing.T) {
 	defer stop()
 
 	etcd := staticRef("kube-system", "etcd-"+node, "hash")
-	eventually(t, p, etcd, cluster.FromManifest, "first")
-	eventually(t, p, staticRef("default", "own-"+node, "stated"), cluster.FromManifest, "own")
+	eventually(t, p, etcd, "first")
+	eventually(t, p, staticRef("default", "own-"+node, "stated"), "own")
 	fromAPI, fromURL := etcd, etcd
 	fromAPI.Annotations = map[string]string{"kubernetes.io/config.source": "api"}
 	fromURL.Annotations = map[string]string{"kubernetes.io/config.source": "http"}
@@ -140,23 +140,23 @@ func TestStaticPods_Changes(t *testing.T) {
 		staticRef("default", "own-"+node, "other"),
 		staticRef("kube-system", "hidden-"+node, "hash"),
 	} {
-		if _, source, err := p.Lookup(t.Context(), ref); !errors.Is(err, cluster.ErrNotFound) {
-			t.Errorf("%s: %q, %v", ref, source, err)
+		if _, err := p.Lookup(t.Context(), ref); !errors.Is(err, cluster.ErrNotFound) {
+			t.Errorf("%s: %v", ref, err)
 		}
 	}
 
 	write(t, dir, "etcd.yaml", manifest("etcd", "second"))
-	eventually(t, p, etcd, cluster.FromManifest, "second")
+	eventually(t, p, etcd, "second")
 	write(t, dir, "etcd.yaml.bak", manifest("etcd", "backup")) // the kubelet reads it too
-	eventually(t, p, etcd, cluster.FromManifest, "backup")
+	eventually(t, p, etcd, "backup")
 	if err := os.Rename(filepath.Join(dir, "etcd.yaml.bak"), filepath.Join(dir, ".etcd.bak")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, p, etcd, cluster.FromManifest, "second")
+	eventually(t, p, etcd, "second")
 	if err := os.Remove(filepath.Join(dir, "etcd.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, p, etcd, "", "")
+	eventually(t, p, etcd, "")
 
 	for _, file := range []string{"bad.yaml", "service.yaml", "empty", "sub", "fifo"} {
 		if n := strings.Count(log.String(), "path="+filepath.Join(dir, file)+" "); n != 1 {
@@ -171,9 +171,8 @@ func TestStaticPods_Late(t *testing.T) {
 	p, stop := start(t, cluster.PodsConfig{Manifests: dir, InformerWait: time.Minute, Timeout: time.Minute})
 	defer stop()
 	time.AfterFunc(20*time.Millisecond, func() { write(t, dir, "etcd.json", manifest("etcd", "h")) })
-	_, source, err := p.Lookup(t.Context(), staticRef("kube-system", "etcd-"+node, "hash"))
-	if err != nil || source != cluster.FromManifest {
-		t.Errorf("got %q, %v", source, err)
+	if _, err := p.Lookup(t.Context(), staticRef("kube-system", "etcd-"+node, "hash")); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -187,11 +186,10 @@ func TestStaticPods_SymbolicLink(t *testing.T) {
 	}
 	p, stop := start(t, cluster.PodsConfig{Manifests: dir, InformerWait: time.Minute, Timeout: time.Minute})
 	defer stop()
-	eventually(t, p, staticRef("kube-system", "known-"+node, "hash"), cluster.FromManifest, "h")
+	eventually(t, p, staticRef("kube-system", "known-"+node, "hash"), "h")
 	write(t, target, "etcd.yaml", manifest("etcd", "h"))
-	_, source, err := p.Lookup(t.Context(), staticRef("kube-system", "etcd-"+node, "hash"))
-	if err != nil || source != cluster.FromManifest {
-		t.Errorf("got %q, %v", source, err)
+	if _, err := p.Lookup(t.Context(), staticRef("kube-system", "etcd-"+node, "hash")); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -211,8 +209,8 @@ func TestStaticPods_WithoutAPI(t *testing.T) {
 			defer stop()
 			ref := staticRef("kube-system", "kube-apiserver-"+node, "hash")
 			// At once: the manifests may not have been read before the kubelet's first request.
-			if _, source, err := p.Lookup(t.Context(), ref); err != nil || source != cluster.FromManifest {
-				t.Errorf("got %q, %v", source, err)
+			if _, err := p.Lookup(t.Context(), ref); err != nil {
+				t.Error(err)
 			}
 		})
 	}
@@ -233,9 +231,9 @@ func TestStaticPods_ManifestFirst(t *testing.T) {
 	defer stop()
 	ref := staticRef("kube-system", "etcd-"+node, "hash")
 	for range 3 { // also before the manifests were read
-		if pod, source, err := p.Lookup(t.Context(), ref); err != nil || source != cluster.FromManifest ||
+		if pod, err := p.Lookup(t.Context(), ref); err != nil ||
 			pod.Hostname != "of-manifest" || pod.Override != "" {
-			t.Errorf("got %+v from %q, %v", pod, source, err)
+			t.Errorf("got %+v, %v", pod, err)
 		}
 	}
 	stop()
@@ -243,9 +241,9 @@ func TestStaticPods_ManifestFirst(t *testing.T) {
 	p, stop = start(t, cfg)
 	defer stop()
 	write(t, dir, "etcd.yaml", manifest("other", "of-another"))
-	eventually(t, p, ref, cluster.FromInformer, "host-of-own")
+	eventually(t, p, ref, "host-of-own")
 	ref.NoMirror = true
-	eventually(t, p, ref, "", "")
+	eventually(t, p, ref, "")
 }
 
 // TestStaticPods_File: the kubelet's staticPodPath may be a file. It is read again when it is
@@ -258,21 +256,21 @@ func TestStaticPods_File(t *testing.T) {
 	p, stop := start(t, cfg)
 	defer stop()
 	etcd := staticRef("kube-system", "etcd-"+node, "hash")
-	eventually(t, p, etcd, cluster.FromManifest, "first")
-	if _, source, err := p.Lookup(t.Context(), staticRef("kube-system", "other-"+node, "hash")); !errors.Is(err, cluster.ErrNotFound) {
-		t.Errorf("another file of the directory: %q, %v", source, err)
+	eventually(t, p, etcd, "first")
+	if _, err := p.Lookup(t.Context(), staticRef("kube-system", "other-"+node, "hash")); !errors.Is(err, cluster.ErrNotFound) {
+		t.Errorf("another file of the directory: %v", err)
 	}
 	write(t, dir, "etcd.yaml", manifest("etcd", "changed"))
-	eventually(t, p, etcd, cluster.FromManifest, "changed")
+	eventually(t, p, etcd, "changed")
 	write(t, dir, ".new", manifest("etcd", "replaced"))
 	if err := os.Rename(filepath.Join(dir, ".new"), filepath.Join(dir, "etcd.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, p, etcd, cluster.FromManifest, "replaced")
+	eventually(t, p, etcd, "replaced")
 	if err := os.Remove(filepath.Join(dir, "etcd.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, p, etcd, "", "")
+	eventually(t, p, etcd, "")
 	write(t, dir, "etcd.yaml", manifest("etcd", "again"))
-	eventually(t, p, etcd, cluster.FromManifest, "again")
+	eventually(t, p, etcd, "again")
 }

@@ -92,58 +92,58 @@ func (d *Directories) Run(ctx context.Context) error {
 // read updates the zone from the directories, and returns the errors by path. Directories
 // and files that are unreadable or invalid keep their previous contents.
 func (d *Directories) read() map[string]error {
-	failed := map[string]error{}
-	changed := d.readDirectories(failed)
-	all := slices.Concat(slices.Collect(maps.Values(d.files))...)
-	changed = d.readFiles(all, failed) || changed
-	if changed && len(d.files) == len(d.cfg.Paths) {
-		if err := LoadZone(d.cfg.Zone, d.cfg.Domain, d.manifests()...); err != nil {
-			d.cfg.Logger.Warn("invalid objects in manifests, leaving them out", "error", err)
+	failed, all, changed := map[string]error{}, map[string]contents{}, false
+	var manifests []Manifest
+	for _, path := range d.cfg.Paths {
+		if files, err := manifest.List(path); err != nil {
+			failed[path] = err
+		} else {
+			_, known := d.files[path]
+			changed = changed || !known
+			d.files[path] = slices.DeleteFunc(files, isHidden)
 		}
-		d.cfg.Logger.Info("read manifests", "directories", len(d.cfg.Paths), "files", len(all))
+		for _, file := range d.files[path] {
+			c, err := readContents(file, d.contents[file])
+			if err != nil && !errors.Is(err, fs.ErrNotExist) { // removed since the directory was read
+				failed[file] = err
+			}
+			all[file] = c
+			manifests = append(manifests, c.manifest)
+		}
+	}
+	same := func(a, b contents) bool { return a.digest == b.digest }
+	changed, d.contents = changed || !maps.EqualFunc(all, d.contents, same), all
+	if changed && len(d.files) == len(d.cfg.Paths) {
+		d.load(manifests)
 	}
 	return failed
 }
 
-// readDirectories lists the files of the directories, and reports whether there are other
-// ones.
-func (d *Directories) readDirectories(failed map[string]error) (changed bool) {
-	for _, path := range d.cfg.Paths {
-		files, err := manifest.List(path)
-		if err != nil {
-			failed[path] = err
-			continue
-		}
-		files = slices.DeleteFunc(files, func(file string) bool { return strings.HasPrefix(filepath.Base(file), ".") })
-		before, known := d.files[path]
-		changed = changed || !known || !slices.Equal(before, files)
-		d.files[path] = files
+func isHidden(file string) bool { return strings.HasPrefix(filepath.Base(file), ".") }
+
+// load replaces the objects of the zone.
+func (d *Directories) load(manifests []Manifest) {
+	if err := LoadZone(d.cfg.Zone, d.cfg.Domain, manifests...); err != nil {
+		d.cfg.Logger.Warn("invalid objects in manifests, leaving them out", "error", err)
 	}
-	return changed
+	d.cfg.Logger.Info("read manifests", "directories", len(d.cfg.Paths), "files", len(manifests))
 }
 
-// readFiles reads the files, and reports whether one of them has new, valid contents.
-func (d *Directories) readFiles(files []string, failed map[string]error) (changed bool) {
-	maps.DeleteFunc(d.contents, func(file string, _ contents) bool { return !slices.Contains(files, file) })
-	for _, file := range files {
-		updated, err := d.readFile(file)
-		changed = changed || updated
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // removed since the directory was read
-			failed[file] = err
-		}
+// readContents returns the contents of a file, and those before if it is unreadable or invalid.
+func readContents(file string, before contents) (contents, error) {
+	text, err := atomicfile.ReadRegular(file, kube.MaxManifest)
+	if err != nil {
+		return before, err
 	}
-	return changed
-}
-
-// manifests returns the manifests of all files, in their order.
-func (d *Directories) manifests() []Manifest {
-	var list []Manifest
-	for _, path := range d.cfg.Paths {
-		for _, file := range d.files[path] {
-			list = append(list, d.contents[file].manifest)
-		}
+	digest := sha256.Sum256(text)
+	if digest == before.digest {
+		return before, nil
 	}
-	return list
+	m, err := ParseManifest(file, text)
+	if err != nil {
+		return before, err
+	}
+	return contents{digest, m}, nil
 }
 
 // checkDirectory returns an error unless path is a readable directory.
@@ -161,22 +161,4 @@ func checkDirectory(path string) error {
 		err = e.Err // the caller adds the path
 	}
 	return err
-}
-
-// readFile reports whether the file has new, valid contents.
-func (d *Directories) readFile(file string) (updated bool, err error) {
-	text, err := atomicfile.ReadRegular(file, kube.MaxManifest)
-	if err != nil {
-		return false, err
-	}
-	digest := sha256.Sum256(text)
-	if before, known := d.contents[file]; known && before.digest == digest {
-		return false, nil
-	}
-	m, err := ParseManifest(file, text)
-	if err != nil {
-		return false, err
-	}
-	d.contents[file] = contents{digest, m}
-	return true, nil
 }
