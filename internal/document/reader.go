@@ -5,7 +5,6 @@ package document
 
 import (
 	"bytes"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -110,19 +109,9 @@ func (r *Reader) typeError(kind jsontext.Kind, want string) error {
 
 // path returns the path of the value that was read last, or has begun.
 func (r *Reader) path() string {
-	var b strings.Builder
-	b.WriteString(r.field)
-	depth := 0
-	for name := range r.d.StackPointer().Tokens() {
-		depth++
-		if kind, _ := r.d.StackIndex(depth); kind == jsontext.KindBeginArray {
-			b.WriteString("[" + name + "]")
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteByte('.')
-		}
-		b.WriteString(name)
+	path := pointerPath(r.d.StackPointer())
+	if r.field != "" && path != "" && path[0] != '[' {
+		path = "." + path
 	}
-	return b.String()
+	return r.field + path
 }

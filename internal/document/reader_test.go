@@ -60,7 +60,7 @@ func TestReader_Errors(t *testing.T) {
 		{`{"b":["x",{}]}`, "a.b[1]: is a mapping, must be a string"},
 		{`{"b":["x",null,true]}`, "a.b[2]: is a boolean, must be a string"},
 		{`{"b":"x"}`, "a.b: is a string, must be a list"},
-		{`{"b~/":["x",[]]}`, "a.b~/[1]: is a list, must be a string"},
+		{`{"b~/":["x",[]]}`, "a[b~/][1]: is a list, must be a string"},
 		{`[]`, "a: is a list, must be a mapping"},
 		{`null`, "<nil>"},
 		{`{"b":[`, "jsontext: unexpected EOF within \"/b\" after offset 6"},

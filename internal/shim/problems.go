@@ -11,8 +11,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,13 +34,12 @@ const logInterval = time.Minute
 type problemList struct {
 	log *slog.Logger
 
-	mu   sync.Mutex
-	list []problem // with at most one of each part
+	mu    sync.Mutex
+	parts map[string]problem // by the part of the shim
 }
 
-// problem is a lasting error of one part of the shim.
+// problem is a lasting error.
 type problem struct {
-	part string
 	text string
 	at   time.Time // when it was logged
 }
@@ -47,44 +48,35 @@ type problem struct {
 func (p *problemList) set(part, message string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var old problem
-	for i, q := range p.list {
-		if q.part == part {
-			old = q
-			p.list = append(p.list[:i:i], p.list[i+1:]...)
-			break
-		}
-	}
 	if err == nil {
+		delete(p.parts, part)
 		return
 	}
-	next := problem{part, oneLine(err), old.at}
-	if next.text != old.text || time.Since(old.at) >= logInterval {
-		next.at = time.Now()
-		p.log.Error(message, "error", next.text)
+	q := p.parts[part]
+	if text := oneLine(err); text != q.text || time.Since(q.at) >= logInterval {
+		q = problem{text, time.Now()}
+		p.log.Error(message, "error", text)
 	}
-	p.list = append(p.list, next)
+	if p.parts == nil {
+		p.parts = map[string]problem{}
+	}
+	p.parts[part] = q
 }
 
 // has reports whether a part has a problem.
 func (p *problemList) has(part string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, q := range p.list {
-		if q.part == part {
-			return true
-		}
-	}
-	return false
+	_, has := p.parts[part]
+	return has
 }
 
 // lines returns one line for each problem.
-func (p *problemList) lines() []string {
+func (p *problemList) lines() (lines []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var lines []string
-	for _, q := range p.list {
-		lines = append(lines, fmt.Sprintf("%s: %s", q.part, q.text))
+	for _, part := range slices.Sorted(maps.Keys(p.parts)) {
+		lines = append(lines, part+": "+p.parts[part].text)
 	}
 	return lines
 }
