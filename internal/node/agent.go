@@ -89,7 +89,7 @@ func (s *Agent) keepServingStatus(ctx context.Context, path string) error {
 func (s *Agent) status() v1alpha1.AgentStatus {
 	a := s.agent.Status()
 	a.Component, a.Version = "agent", s.Version
-	a.Relays, _ = s.relays.count()
+	a.Relays = int(s.relays.connected.Load())
 	a.NodeFacts = s.facts.Load()
 	if err := s.relays.ready(); err != nil {
 		a.Problems = append(a.Problems, err.Error())
@@ -156,11 +156,11 @@ func (s *Agent) serveSource(ctx context.Context, conn net.Conn) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	defer conn.Close()
-	s.relays.add(conn)
-	defer s.relays.remove(conn)
+	source := s.relays.add()
+	defer source.remove()
 	s.Log.Info("relay or shim connected")
 	err := podfile.Read(conn, func(e podfile.Event) error {
-		s.relays.report(conn, e.Kind)
+		source.report(e.Kind)
 		s.agent.Handle(ctx, e)
 		if e.Sequence == 0 {
 			return nil
@@ -180,75 +180,57 @@ func (s *Agent) serveSource(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// relays are the connections of relays and shims. The zero value is ready to use.
+// relays counts the connections of relays and shims. The zero value is ready to use.
 type relays struct {
-	mu           sync.Mutex
-	synchronized map[net.Conn]bool // whether it is connected to the runtime, and has announced all sandboxes
+	connected, withRuntime atomic.Int32
 }
 
 // register registers the metrics with registry.
 func (r *relays) register(registry prometheus.Registerer) {
-	registry.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "dnsconfigurer_agent_relay_connections",
-			Help: "Connections of NRI relays and shims.",
-		}, func() float64 {
-			connected, _ := r.count()
-			return float64(connected)
-		}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "dnsconfigurer_agent_relay_runtime_connections",
-			Help: "Connections of NRI relays and shims that are connected to the container runtime, too.",
-		}, func() float64 {
-			_, withRuntime := r.count()
-			return float64(withRuntime)
-		}))
+	gauge := func(name, help string, value *atomic.Int32) {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 { return float64(value.Load()) }))
+	}
+	gauge("dnsconfigurer_agent_relay_connections", "Connections of NRI relays and shims.", &r.connected)
+	gauge("dnsconfigurer_agent_relay_runtime_connections",
+		"Connections of NRI relays and shims that are connected to the container runtime, too.", &r.withRuntime)
+}
+
+// relay is one connection of relays.
+type relay struct {
+	*relays
+	synchronized bool // it is connected to the runtime, and has announced all sandboxes
 }
 
 // add adds a relay that has reported nothing.
-func (r *relays) add(conn net.Conn) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.synchronized == nil {
-		r.synchronized = map[net.Conn]bool{}
-	}
-	r.synchronized[conn] = false
+func (r *relays) add() *relay {
+	r.connected.Add(1)
+	return &relay{relays: r}
 }
 
-// report notes what an event of a relay says about the runtime.
-func (r *relays) report(conn net.Conn, kind podfile.Kind) {
-	if kind == podfile.Synchronized || kind == podfile.Unsynchronized {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.synchronized[conn] = kind == podfile.Synchronized
+// report notes what an event says about the runtime.
+func (r *relay) report(kind podfile.Kind) {
+	switch {
+	case kind == podfile.Synchronized && !r.synchronized:
+		r.withRuntime.Add(1)
+		r.synchronized = true
+	case kind == podfile.Unsynchronized && r.synchronized:
+		r.withRuntime.Add(-1)
+		r.synchronized = false
 	}
 }
 
-func (r *relays) remove(conn net.Conn) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.synchronized, conn)
-}
-
-// count returns the number of relays, and the number of those that have announced the sandboxes of the runtime
-// and are still connected to it.
-func (r *relays) count() (connected, withRuntime int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, synchronized := range r.synchronized {
-		if synchronized {
-			withRuntime++
-		}
-	}
-	return len(r.synchronized), withRuntime
+func (r *relay) remove() {
+	r.report(podfile.Unsynchronized)
+	r.connected.Add(-1)
 }
 
 // ready returns an error if no relay is connected, or none of them to the runtime.
 func (r *relays) ready() error {
-	switch connected, withRuntime := r.count(); {
-	case connected == 0:
+	switch {
+	case r.connected.Load() == 0:
 		return errors.New("no NRI relay or shim is connected: run dnsconfigurer nri")
-	case withRuntime == 0:
+	case r.withRuntime.Load() == 0:
 		return errors.New("the NRI relay or shim is not connected to the container runtime: new pods get the kubelet's DNS: " +
 			"its log has the reason")
 	}

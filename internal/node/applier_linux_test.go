@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -38,6 +37,7 @@ type applierTest struct {
 	*testing.T
 	*Applier
 	ctx       context.Context
+	cancel    context.CancelFunc // of ctx
 	directory string
 	settings  Settings
 	reports   chan cri.Report
@@ -59,10 +59,9 @@ func newApplierTest(t *testing.T) *applierTest {
 				Override: policy.ClusterFirstWithAutopath}),
 			Report: func(r cri.Report) { a.reports <- r },
 		}}
-	var cancel context.CancelFunc
-	a.ctx, cancel = context.WithCancel(context.Background())
+	a.ctx, a.cancel = context.WithCancel(context.Background())
 	t.Cleanup(func() {
-		cancel()
+		a.cancel()
 		a.Wait()
 	})
 	return a
@@ -116,14 +115,6 @@ func (a *applierTest) write(text string) {
 	a.Fatal("a pause before each of 100 texts")
 }
 
-// writeAsPod writes the file as a runtime creates it, and again as a pod does, after 66 ms at the earliest.
-func (a *applierTest) writeAsPod(text string) {
-	a.Helper()
-	a.write(kubeletText)
-	time.Sleep(30 * time.Millisecond)
-	a.write(text)
-}
-
 // isAsCreated reports whether the file is one that a runtime creates, without a pause before its text.
 func (a *applierTest) isAsCreated() bool {
 	a.Helper()
@@ -171,167 +162,8 @@ func (a *applierTest) want(outcome cri.Outcome) cri.Report {
 	return r
 }
 
-func TestApplier_Outcomes(t *testing.T) {
-	for name, c := range map[string]struct {
-		text   string
-		change func(*applierTest)
-		want   cri.Outcome
-	}{
-		"edited":         {kubeletText, nil, cri.Edited},
-		"pod's own file": {ownText, nil, cri.FactsMismatch},
-		"other facts": {kubeletText,
-			func(a *applierTest) { a.settings.Hook.Engine = newEngine(a.T, "10.96.0.99", "cluster.local") }, cri.FactsMismatch},
-		"force":   {ownText, func(a *applierTest) { a.settings.Hook.Mode = cri.Force }, cri.Edited},
-		"observe": {kubeletText, func(a *applierTest) { a.settings.Hook.Mode = cri.Observe }, cri.Observed},
-		"skip": {kubeletText,
-			func(a *applierTest) { a.sandbox.Annotations = map[string]string{cri.SkipAnnotation: "true"} }, cri.Skipped},
-		"unknown pod": {kubeletText,
-			func(a *applierTest) { a.settings.Hook.Lookup = failedLookup(cri.ErrUnknownPod) }, cri.UnknownPod},
-		"too large":             {kubeletText + strings.Repeat("#\n", podfile.MaxSize), nil, cri.ForeignFile},
-		"other directory":       {kubeletText, func(a *applierTest) { a.settings.Directories = []string{"/nonexistent"} }, cri.ForeignFile},
-		"engine that panics":    {kubeletText, func(a *applierTest) { a.settings.Hook.HostFiles = nil }, cri.Panicked},
-		"changed after a write": {"nameserver 192.0.2.1\n# dnsconfigurer: sha256 0\n", nil, cri.PodChanged},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a := newApplierTest(t)
-			a.write(c.text)
-			if c.change != nil {
-				c.change(a)
-			}
-			a.start()
-			a.create(true)
-			if r := a.want(c.want); strings.Contains(r.Detail, notSeenAtStart) {
-				t.Errorf("the agent has seen the start: %q", r.Detail)
-			}
-		})
-	}
-}
-
 func fixedLookup(pod policy.Pod) func(context.Context, cri.Sandbox) (policy.Pod, error) {
 	return func(context.Context, cri.Sandbox) (policy.Pod, error) { return pod, nil }
-}
-
-func failedLookup(err error) func(context.Context, cri.Sandbox) (policy.Pod, error) {
-	return func(context.Context, cri.Sandbox) (policy.Pod, error) { return policy.Pod{}, err }
-}
-
-// TestApplier_OneReport: later containers of the pod change and report nothing. All decisions for a file
-// are made from the host's files of one moment.
-func TestApplier_OneReport(t *testing.T) {
-	a := newApplierTest(t)
-	reads := 0
-	a.settings.Hook.HostFiles = func() cri.HostFiles {
-		reads++
-		return cri.HostFiles{}
-	}
-	a.write(kubeletText)
-	a.start()
-	a.create(true)
-	a.want(cri.Edited)
-	if reads != 1 {
-		t.Errorf("the host's files were read %d times, want once", reads)
-	}
-	a.create(false)
-	a.running()
-	a.Wait()
-	if n := len(a.reports); n != 0 {
-		t.Errorf("%d more reports", n)
-	}
-	other := newApplierTest(t) // the agent restarts
-	other.directory, other.settings.Directories = a.directory, a.settings.Directories
-	other.running()
-	if r := <-other.reports; r.Outcome != cri.Unchanged {
-		t.Errorf("after a restart: %+v", r)
-	}
-}
-
-// TestApplier_Late finds the pod after its container was created, or gets a sandbox whose containers were
-// created without the agent.
-func TestApplier_Late(t *testing.T) {
-	for _, c := range []struct {
-		mode   cri.Mode
-		before string // the file when the container is created
-		after  string // when the pod is found; "": the same
-		want   cri.Outcome
-	}{
-		{cri.Generate, kubeletText, "", cri.Late},
-		{cri.Generate, kubeletText, ownText, cri.Unverified},
-		{cri.Force, "nameserver 192.0.2.1\n", "", cri.Late},
-		{cri.Force, "nameserver 192.0.2.1\n", ownText, cri.Unverified},
-	} {
-		for _, running := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%v running=%t after=%q", c.mode, running, c.after), func(t *testing.T) {
-				a := newApplierTest(t)
-				a.settings.Hook.Mode = c.mode
-				found := make(chan struct{})
-				lookup := a.settings.Hook.Lookup
-				a.settings.Hook.Lookup = func(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
-					<-found
-					return lookup(ctx, s)
-				}
-				a.write(c.before)
-				a.apply()
-				if !running {
-					a.Handle(a.ctx, podfile.Event{Kind: podfile.Started, Sandbox: a.sandbox})
-					a.create(true)
-				}
-				if c.after != "" {
-					time.Sleep(30 * time.Millisecond) // a later write is not the runtime's
-					a.write(c.after)
-				}
-				if running {
-					a.running()
-				}
-				if len(a.reports) > 0 {
-					t.Errorf("reported before the pod is found: %+v", <-a.reports)
-				}
-				close(found)
-				r := a.want(c.want)
-				if strings.HasSuffix(r.Detail, notSeenAtStart) != (c.want == cri.Unverified) {
-					t.Errorf("detail %q", r.Detail)
-				}
-			})
-		}
-	}
-}
-
-// TestApplier_Deadline: a file that the agent reads after the runtime has stopped waiting may have
-// been written by the pod. Its text is not replaced in mode Force.
-func TestApplier_Deadline(t *testing.T) {
-	for wait, want := range map[time.Duration]cri.Outcome{time.Hour: cri.Edited, -time.Second: cri.Unverified} {
-		a := newApplierTest(t)
-		a.settings.Hook.Mode = cri.Force
-		a.writeAsPod(ownText)
-		a.start()
-		e := podfile.Event{Kind: podfile.Creating, Sandbox: a.sandbox, Path: a.path(), First: true}
-		e.ExpireAfter(wait)
-		a.Handle(a.ctx, e)
-		a.want(want)
-	}
-}
-
-// TestApplier_Retry: a lookup that fails is reported once and repeated. In mode Force the file that the agent
-// saw before the first container is replaced when the pod is found.
-func TestApplier_Retry(t *testing.T) {
-	for mode, text := range map[cri.Mode]string{cri.Generate: kubeletText, cri.Force: ownText} {
-		synctest.Test(t, func(t *testing.T) {
-			a := newApplierTest(t)
-			a.settings.Hook.Mode = mode
-			var failed atomic.Bool
-			lookup := a.settings.Hook.Lookup
-			a.settings.Hook.Lookup = func(ctx context.Context, s cri.Sandbox) (policy.Pod, error) {
-				if !failed.Swap(true) {
-					return policy.Pod{}, errors.New("the API server is down")
-				}
-				return lookup(ctx, s)
-			}
-			a.write(text)
-			a.apply()
-			a.create(true)
-			a.want(cri.LookupFailed)
-			a.want(cri.Late)
-		})
-	}
 }
 
 // TestApplier_Synced: an agent that starts looks the pods that run up when it has the list of all of
@@ -398,28 +230,6 @@ func TestApplier_Limit(t *testing.T) {
 	a.Handle(a.ctx, podfile.Event{Kind: podfile.Removed, Sandbox: podfile.Sandbox{ID: "0"}})
 	a.running()
 	a.want(cri.Late)
-}
-
-// TestApplier_Removed ends the lookup of a sandbox that was removed, or that the runtime does not announce again.
-func TestApplier_Removed(t *testing.T) {
-	for _, events := range [][]podfile.Event{
-		{{Kind: podfile.Removed, Sandbox: podfile.Sandbox{ID: "5e1f"}}}, {{Kind: podfile.Reset}, {Kind: podfile.Synchronized}},
-	} {
-		a := newApplierTest(t)
-		a.settings.Hook.Lookup = func(ctx context.Context, _ cri.Sandbox) (policy.Pod, error) {
-			<-ctx.Done()
-			return policy.Pod{}, ctx.Err()
-		}
-		a.apply()
-		a.Handle(a.ctx, podfile.Event{Kind: podfile.Started, Sandbox: a.sandbox})
-		for _, e := range events {
-			a.Handle(a.ctx, e)
-		}
-		a.Wait()
-		if len(a.sandboxes) != 0 {
-			t.Errorf("%v: %d sandboxes", events, len(a.sandboxes))
-		}
-	}
 }
 
 // TestApplier_LargePods creates the containers of two pods with many options. Their events return

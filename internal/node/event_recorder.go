@@ -83,11 +83,11 @@ func (r *recorder) record(object corev1.ObjectReference, kind, reason, message s
 		return
 	}
 	if len(object.Name) > maxName || len(object.Namespace) > maxName || len(object.UID) > maxName {
-		r.drops.add(r.log, dropInvalid, 1)
+		r.drops.add(r.log, dropInvalid, 1, nil)
 		return
 	}
 	if !r.push(queuedEvent{Event: newEvent(r.node, object, kind, reason, message)}) {
-		r.drops.add(r.log, dropQueueFull, 1)
+		r.drops.add(r.log, dropQueueFull, 1, nil)
 	}
 }
 
@@ -196,7 +196,7 @@ func (r *recorder) end(ctx context.Context) {
 			r.sendOrCount(ctx, e)
 		}
 	}
-	r.drops.add(r.log, dropStopped, unsent)
+	r.drops.add(r.log, dropStopped, unsent, nil)
 	r.drops.flush(r.log)
 }
 
@@ -227,12 +227,12 @@ func (r *recorder) sendOrCount(ctx context.Context, e queuedEvent) (replied bool
 		return true
 	case isStatus:
 		delete(r.sent, key)
-		r.drops.addError(r.log, dropRejected, err)
+		r.drops.add(r.log, dropRejected, 1, err)
 		return true
 	}
 	e.due = time.Now().Add(retryPause)
 	if e.tries++; e.tries >= maxTries || !r.push(e) {
-		r.drops.addError(r.log, dropNoReply, err)
+		r.drops.add(r.log, dropNoReply, 1, err)
 	}
 	return false
 }

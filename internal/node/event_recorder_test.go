@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,7 +27,6 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
 
@@ -341,7 +339,7 @@ func TestDrops_OncePerMinute(t *testing.T) {
 		logger := slog.New(slog.NewTextHandler(&log, nil))
 		d := NewDrops(prometheus.NewRegistry())
 		for range 150 {
-			d.add(logger, dropQueueFull, 1)
+			d.add(logger, dropQueueFull, 1, nil)
 			time.Sleep(time.Second)
 		}
 		d.flush(logger)
@@ -349,102 +347,6 @@ func TestDrops_OncePerMinute(t *testing.T) {
 		if n := strings.Count(log.String(), "\n"); n != 4 || strings.Count(log.String(), "count=60") != 2 ||
 			!strings.Contains(log.String(), "count=29") {
 			t.Errorf("%d lines, want 4:\n%s", n, &log)
-		}
-	})
-}
-
-// TestReporter_Unsafe has one event for all unsafe values of a pod.
-func TestReporter_Unsafe(t *testing.T) {
-	finding := func(text string, more int) policy.Finding {
-		return policy.Finding{Code: policy.CodeUnsafeValue, Message: text, More: more}
-	}
-	for _, tt := range []struct {
-		findings []policy.Finding
-		want     string
-	}{
-		{nil, ""},
-		{[]policy.Finding{finding("a", 0), {Code: policy.CodeSearchLimit, Message: "other"}}, "a"},
-		{[]policy.Finding{finding("a", 0), finding("b", 0), finding("c", 0)}, "a; b; c"},
-		{[]policy.Finding{finding("a", 0), finding("b", 0), finding("c", 0), finding("d", 199_996)},
-			"200000 unsafe values, the first of them: a; b; c"},
-	} {
-		if got := unsafeValues(tt.findings); got != tt.want {
-			t.Errorf("got %q, want %q", got, tt.want)
-		}
-	}
-}
-
-// TestReporter_Unchanged: a pod whose options have another order only gets no event, and so does one that
-// may have changed its file itself.
-func TestReporter_Unchanged(t *testing.T) {
-	api := &eventAPI{}
-	withReporter(t, api, func(r *Reporter, _ *bytes.Buffer) {
-		p := edited("web")
-		p.DNS.Options = []string{"ndots:5", "edns0"}
-		p.Sandbox.HasDNS, p.Sandbox.DNS = true, p.DNS
-		p.Sandbox.DNS.Options = []string{"edns0", "ndots:5"}
-		r.Report(p)
-		p.Outcome, p.Detail = cri.Unverified, "another text"
-		r.Report(p)
-		synctest.Wait()
-		if len(api.requests) > 0 {
-			t.Errorf("sent %q", api.bodies)
-		}
-	})
-}
-
-// TestReporter_Observed: in mode Observe the log has the decision, and there is no event.
-func TestReporter_Observed(t *testing.T) {
-	api := &eventAPI{}
-	withReporter(t, api, func(r *Reporter, log *bytes.Buffer) {
-		r.log = slog.New(slog.NewTextHandler(log, nil))
-		p := edited("web")
-		p.Outcome = cri.Observed
-		r.Report(p)
-		synctest.Wait()
-		want := fmt.Sprintf(`msg="sandbox would be edited" pod=shop/web podUID=%s outcome=observed nameservers=[%s]`,
-			p.Sandbox.UID, p.DNS.Nameservers[0])
-		if !strings.Contains(log.String(), want) || len(api.requests) > 0 {
-			t.Errorf("want %s and no event, got %q and\n%s", want, api.bodies, log)
-		}
-	})
-}
-
-// TestReporter_LargePods reports 2,000 pods with 0.78 MB of options each: neither the queue
-// nor the sent events keep their text, and events and log lines are short.
-func TestReporter_LargePods(t *testing.T) {
-	const pods, maxGrowth, maxLine, maxBody = 2000, 4 << 20, 4 << 10, 2048 // a message of 1,024 bytes, and the names
-	api := &eventAPI{}
-	withReporter(t, api, func(r *Reporter, _ *bytes.Buffer) {
-		lines := &lineLengths{}
-		r.log = slog.New(slog.NewTextHandler(lines, nil))
-		values := func() []string {
-			return append(slices.Repeat([]string{strings.Repeat("\x00a\"", 1000)}, 200), strings.Repeat("o", 100_000))
-		}
-		messages := 0
-		before := heap()
-		for i := range pods {
-			p := edited(fmt.Sprintf("web-%04d-%s", i, strings.Repeat("n", 230)))
-			p.DNS = resolvconf.Config{Nameservers: values(), Searches: values(), Options: values()}
-			p.Findings = []policy.Finding{{Code: policy.CodeUnsafeValue, Message: values()[0], More: 1}}
-			if i%2 == 0 {
-				p.Outcome, p.Detail = cri.FactsMismatch, strings.Repeat("d", 1024)
-			}
-			r.Report(p)
-			synctest.Wait()
-			for _, body := range api.bodies {
-				if len(body) > maxBody {
-					t.Errorf("event of %d bytes, want at most %d", len(body), maxBody)
-				}
-				messages++
-			}
-			api.requests, api.bodies = nil, nil
-		}
-		if growth := heap() - before; growth > maxGrowth {
-			t.Errorf("the heap has grown by %d bytes", growth)
-		}
-		if lines.longest > maxLine || messages < pods {
-			t.Errorf("a line has %d bytes, want at most %d; %d events", lines.longest, maxLine, messages)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
@@ -100,5 +101,34 @@ func TestRefresh_Blocked(t *testing.T) {
 	}
 	if got := <-refreshed; got != UpToDate {
 		t.Errorf("got %s, want %s", got, UpToDate)
+	}
+}
+
+// TestReset_Busy: while the file of a pod is written, as on a file system that hangs, a relay that
+// connects again does not wait for it. The pod stays, and is written.
+func TestReset_Busy(t *testing.T) {
+	a := newRefreshTest(t, policy.Default, hostText, nil)
+	a.host = resolvconf.Parse(otherHost)
+	a.facts.confirm(nodeFacts)
+	proceed, refreshed := a.blockRefresh()
+	handled := make(chan bool)
+	go func() {
+		a.Handle(a.ctx, podfile.Event{Kind: podfile.Reset})
+		close(handled)
+	}()
+	select {
+	case <-handled:
+	case <-time.After(time.Minute):
+		t.Error("the relay waits for a file")
+	}
+	close(proceed)
+	if got := <-refreshed; got != Refreshed {
+		t.Errorf("got %s", got)
+	}
+	a.Handle(a.ctx, podfile.Event{Kind: podfile.Running, Sandbox: a.applierTest.sandbox, Path: a.path()})
+	a.Handle(a.ctx, podfile.Event{Kind: podfile.Synchronized})
+	a.Wait()
+	if n := len(a.list()); n != 1 || len(a.reports) != 0 {
+		t.Errorf("%d sandboxes, %d more reports", n, len(a.reports))
 	}
 }

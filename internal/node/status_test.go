@@ -173,24 +173,23 @@ func TestRelays(t *testing.T) {
 		"two, both lost":          {relays: []events{{reset, synced, lost}, {reset, lost}}},
 	} {
 		var r relays
-		var conns []net.Conn
+		var all []*relay
 		for _, kinds := range c.relays {
-			conn := new(net.UnixConn)
-			r.add(conn)
+			source := r.add()
 			for _, kind := range kinds {
-				r.report(conn, kind)
+				source.report(kind)
 			}
-			conns = append(conns, conn)
+			all = append(all, source)
 		}
-		connected, got := r.count()
-		if err := r.ready(); (err == nil) != (c.withRuntime > 0) || got != c.withRuntime || connected != len(conns) {
+		got := int(r.withRuntime.Load())
+		if err := r.ready(); (err == nil) != (c.withRuntime > 0) || got != c.withRuntime || int(r.connected.Load()) != len(all) {
 			t.Errorf("%s: ready: %v, with the runtime: %d, want %d", name, err, got, c.withRuntime)
 		}
-		for _, conn := range conns {
-			r.remove(conn)
+		for _, source := range all {
+			source.remove()
 		}
-		if n, got := r.count(); n != 0 || got != 0 || r.ready() == nil {
-			t.Errorf("%s: without the connections: %d, with the runtime: %d, ready: %v", name, n, got, r.ready())
+		if r.connected.Load() != 0 || r.withRuntime.Load() != 0 || r.ready() == nil {
+			t.Errorf("%s: without the connections: %+v, ready: %v", name, &r, r.ready())
 		}
 	}
 }
