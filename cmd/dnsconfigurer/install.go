@@ -17,6 +17,17 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
+// onNode returns a function that calls run for the node of a command.
+func onNode(n *install.Node, run func(*cobra.Command, *install.Installer) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		i, err := n.Installer()
+		if err != nil {
+			return err
+		}
+		return run(cmd, i)
+	}
+}
+
 func installCommand() *cobra.Command {
 	n := install.Node{}
 	cmd := &cobra.Command{
@@ -37,13 +48,9 @@ that was not started with the drop-in.`,
 		Example: `  dnsconfigurer install --dry-run
   dnsconfigurer install --restart-kubelet`,
 		Args: usage.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			i, err := n.Installer()
-			if err != nil {
-				return err
-			}
+		RunE: onNode(&n, func(cmd *cobra.Command, i *install.Installer) error {
 			return i.Install(cmd.Context(), cmd.OutOrStdout())
-		},
+		}),
 	}
 	n.RegisterInstall(cmd.Flags())
 	return cmd
@@ -64,13 +71,9 @@ run the command again.`,
 		Example: `  dnsconfigurer uninstall --dry-run
   dnsconfigurer uninstall --restart-kubelet`,
 		Args: usage.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			i, err := n.Installer()
-			if err != nil {
-				return err
-			}
+		RunE: onNode(&n, func(cmd *cobra.Command, i *install.Installer) error {
 			return i.Uninstall(cmd.Context(), cmd.OutOrStdout())
-		},
+		}),
 	}
 	n.RegisterInstall(cmd.Flags())
 	return cmd
@@ -101,18 +104,14 @@ func bypassOnCommand() *cobra.Command {
 		Short:   "Stop the shim, and let the kubelet use the container runtime directly",
 		Example: `  dnsconfigurer bypass on --reason "wrong search list, see ticket"`,
 		Args:    usage.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			i, err := n.Installer()
-			if err != nil {
-				return err
-			}
+		RunE: onNode(&n, func(cmd *cobra.Command, i *install.Installer) error {
 			began, err := i.StartBypass(cmd.Context(), reason)
 			if began {
 				reportBypass(cmd, i, node.ReasonBypassBegan,
 					"the kubelet uses the container runtime without the shim: "+reason+"; to return: dnsconfigurer bypass off")
 			}
 			return err
-		},
+		}),
 	}
 	n.Register(cmd.Flags())
 	cmd.Flags().StringVar(&reason, "reason", "requested by a command",
@@ -131,11 +130,7 @@ The kubelet keeps its connection to the container runtime until the kubelet or t
 is restarted.`,
 		Example: `  dnsconfigurer bypass off && systemctl restart kubelet`,
 		Args:    usage.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			i, err := n.Installer()
-			if err != nil {
-				return err
-			}
+		RunE: onNode(&n, func(cmd *cobra.Command, i *install.Installer) error {
 			ended, err := i.EndBypass(cmd.Context())
 			if err != nil {
 				return err
@@ -148,7 +143,7 @@ is restarted.`,
 			reportBypass(cmd, i, node.ReasonBypassEnded, "the bypass is off, and the kubelet "+after)
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), "the kubelet "+after)
 			return err
-		},
+		}),
 	}
 	n.Register(cmd.Flags())
 	return cmd
@@ -181,11 +176,7 @@ Exit code 0: the kubelet is configured with a shim that serves without problems,
 configured without the shim and an agent runs without problems. Otherwise 1.`,
 		Example: "  dnsconfigurer status\n  dnsconfigurer status -o json",
 		Args:    usage.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			i, err := n.Installer()
-			if err != nil {
-				return err
-			}
+		RunE: onNode(&n, func(cmd *cobra.Command, i *install.Installer) (err error) {
 			s := i.Status(cmd.Context(), client)
 			if format == "json" {
 				err = cli.WriteJSON(cmd.OutOrStdout(), &s)
@@ -193,7 +184,7 @@ configured without the shim and an agent runs without problems. Otherwise 1.`,
 				_, err = fmt.Fprint(cmd.OutOrStdout(), s.String())
 			}
 			return exitError(s.OK(), err)
-		},
+		}),
 	}
 	n.Register(cmd.Flags())
 	n.RegisterKubelet(cmd.Flags())

@@ -39,22 +39,28 @@ func (p *Positions) Of(path string) Position {
 	if p.root == nil {
 		return Position{1, 1}
 	}
-	node, at := p.root, p.root
+	_, at := p.find(path)
+	return Position{at.Line, at.Column}
+}
+
+// find returns the value at path, nil if it does not exist, and where it or its closest existing parent begins.
+func (p *Positions) find(path string) (value, at *yaml.Node) {
+	value, at = p.root, p.root
 	for path != "" {
 		var step string
 		if step, path = cutStep(path); step == "" {
 			continue
 		}
-		if node.Kind == yaml.AliasNode {
-			node = node.Alias
+		if value.Kind == yaml.AliasNode {
+			value = value.Alias
 		}
-		value, first := child(node, step)
-		if value == nil {
-			break
+		next, first := child(value, step)
+		if next == nil {
+			return nil, at
 		}
-		node, at = value, first
+		value, at = next, first
 	}
-	return Position{at.Line, at.Column}
+	return value, at
 }
 
 // child returns the value at a key or an index of n, and where it begins: its key or, in a
@@ -97,7 +103,10 @@ func cutStep(path string) (step, rest string) {
 // lines before it are empty. ok is false if the value is written in another way or has document
 // separators, or if the document has line breaks that editors do not count.
 func (p *Positions) Literal(path string) (text []byte, ok bool) {
-	n := p.node(path)
+	if p.root == nil {
+		return nil, false
+	}
+	n, _ := p.find(path)
 	if n == nil || n.Kind != yaml.ScalarNode || n.Style&yaml.LiteralStyle == 0 || otherBreaks(p.text) {
 		return nil, false
 	}
@@ -121,18 +130,6 @@ func (p *Positions) Literal(path string) (text []byte, ok bool) {
 func otherBreaks(text []byte) bool {
 	return bytes.Count(text, []byte("\r")) > bytes.Count(text, []byte("\r\n")) ||
 		bytes.Contains(text, []byte("\u0085")) || bytes.Contains(text, []byte("\u2028")) || bytes.Contains(text, []byte("\u2029"))
-}
-
-// node returns the value at path, nil if it does not exist.
-func (p *Positions) node(path string) *yaml.Node {
-	n := p.root
-	for path != "" && n != nil {
-		var step string
-		if step, path = cutStep(path); step != "" {
-			n, _ = child(n, step)
-		}
-	}
-	return n
 }
 
 // Location is a place in a manifest or in a configuration file. Its text is "file:line:column".
