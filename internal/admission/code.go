@@ -109,17 +109,13 @@ func CheckAnnotations(o Object, object, pod map[string]string) []policy.Finding 
 				"move it to "+o.ofPod("metadata.annotations"))
 		}
 	}
-	c.checkAnnotationValue(pod, SkipAnnotation, "true", "false")
-	c.checkAnnotationValue(pod, RefreshAnnotation, "always", "never")
-	return c.findings
-}
-
-// checkAnnotationValue warns of an annotation of the pod that has neither of two values.
-func (c *check) checkAnnotationValue(pod map[string]string, name, a, b string) {
-	if value, ok := pod[name]; ok && value != a && value != b {
-		c.warn(CodeAnnotationValue, policy.EnforcedByDNSConfigurer, c.o.ofPod(annotationField(name)),
-			fmt.Sprintf("annotation %s: %s has no effect", name, excerpt.Quote(value)), fmt.Sprintf("want %q or %q", a, b))
+	for _, a := range []struct{ name, yes, no string }{{SkipAnnotation, "true", "false"}, {RefreshAnnotation, "always", "never"}} {
+		if value, ok := pod[a.name]; ok && value != a.yes && value != a.no {
+			c.warn(CodeAnnotationValue, policy.EnforcedByDNSConfigurer, o.ofPod(annotationField(a.name)),
+				fmt.Sprintf("annotation %s: %s has no effect", a.name, excerpt.Quote(value)), fmt.Sprintf("want %q or %q", a.yes, a.no))
+		}
 	}
+	return c.findings
 }
 
 func annotationField(name string) string { return "metadata.annotations[" + name + "]" }

@@ -74,7 +74,12 @@ type result struct {
 // namespace is that of workloads without one; with the name of a node, a Pod is a static pod of
 // that node. Findings with a code in ignore are left out.
 func (in *input) check(ctx context.Context, rules *admission.Rules, namespace, node string, ignore []string) ([]result, error) {
-	workloads, objects := in.objects(namespace, node)
+	var workloads []kube.Workload
+	var objects []admission.Object
+	for _, w := range in.Workloads {
+		w = w.OnNode(namespace, node)
+		workloads, objects = append(workloads, w), append(objects, AdmissionObject(w, node))
+	}
 	var services []admission.Service
 	for _, s := range in.services {
 		services = append(services, s.rules)
@@ -111,15 +116,6 @@ func (in *input) check(ctx context.Context, rules *admission.Rules, namespace, n
 			admission.CheckService(s.rules), ignore, s.Annotations))
 	}
 	return results, nil
-}
-
-// objects returns the workloads with their namespace and node, and as the rules have them.
-func (in *input) objects(namespace, node string) (workloads []kube.Workload, objects []admission.Object) {
-	for _, w := range in.Workloads {
-		w = w.OnNode(namespace, node)
-		workloads, objects = append(workloads, w), append(objects, AdmissionObject(w, node))
-	}
-	return workloads, objects
 }
 
 // newResult leaves out the findings whose code is in ignore, or in one of the annotations.

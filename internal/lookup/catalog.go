@@ -114,16 +114,15 @@ func (c *catalog) explainService(labels []string, name, namespace string) (reaso
 func (c *catalog) explainEndpoint(s cluster.Service, labels []string) (reason string, unknown bool) {
 	full := "Service " + s.Namespace + "/" + s.Name
 	headless := s.IsHeadless()
-	selected := slices.ContainsFunc(c.pods, s.Selects)
-	switch {
+	isNear := func(w kube.Workload) bool { return w.Namespace == s.Namespace }
+	switch isEmpty := headless && !s.HasSlices && !slices.ContainsFunc(c.pods, s.Selects); {
 	case headless && !s.HasSlices && len(s.Spec.Selector) == 0:
 		return full + " is headless, and has neither a selector nor an EndpointSlice", false
-	case headless && !s.HasSlices && !selected && c.complete:
+	case isEmpty && c.complete:
 		return full + " is headless, and selects no pod", false
-	case headless && !s.HasSlices && !selected &&
-		!slices.ContainsFunc(c.pods, func(w kube.Workload) bool { return w.Namespace == s.Namespace }):
+	case isEmpty && !slices.ContainsFunc(c.pods, isNear):
 		return fmt.Sprintf("%s is headless, and no pod of namespace %s is in the manifests", full, s.Namespace), true
-	case headless && !s.HasSlices && !selected:
+	case isEmpty:
 		return full + " is headless, and selects no pod of the manifests", false
 	case len(labels) == 2:
 		return fmt.Sprintf("%s has no port %s over %s", full, labels[0][1:], labels[1][1:]), false

@@ -88,7 +88,6 @@ func (o *Options) Parse(args []string) (Config, error) {
 	c.Question = Question{Library: libc.Library(o.Library), Name: args[0]}
 	switch {
 	case o.onMachine():
-		return c, o.parseLookup(&c, args)
 	case len(o.Input.Paths) > 0 && o.Live():
 		return c, usage.Errorf("--kubeconfig and -f: set one of them")
 	case o.Pod == "":
