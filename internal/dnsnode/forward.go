@@ -82,8 +82,7 @@ func (s *server) addCluster(f *forwarder, c forwarding) error {
 		return err
 	}
 	f.cluster, f.Expander = client, client.Exchange
-	arpa := fqdn.Join(fqdn.Root, "arpa")
-	zones := []fqdn.Name{s.domain, fqdn.Join(arpa, "in-addr"), fqdn.Join(arpa, "ip6")}
+	zones := []fqdn.Name{s.domain, zone.InAddrArpa, zone.IP6Arpa}
 	for _, network := range c.ClusterReverse {
 		zones = append(zones, zone.ReverseZones(network)...)
 	}

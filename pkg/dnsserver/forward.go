@@ -13,6 +13,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
@@ -77,10 +78,14 @@ func (s *Server) SetForwarding(f Forwarding) {
 
 // mayBeInZone reports whether a name, such as that of a stub domain, is in the cluster domain, or a reverse name.
 func (s *Server) mayBeInZone(name fqdn.Name) bool {
-	return slices.ContainsFunc([]fqdn.Name{s.cfg.Domain, reverseV4, reverseV6}, func(zone fqdn.Name) bool {
-		_, ok := name.Within(zone)
-		return ok
-	})
+	_, inDomain := name.Within(s.cfg.Domain)
+	return inDomain || isReverse(name)
+}
+
+func isReverse(name fqdn.Name) bool {
+	_, v4 := name.Within(zone.InAddrArpa)
+	_, v6 := name.Within(zone.IP6Arpa)
+	return v4 || v6
 }
 
 // SetHostSuffixes replaces the HostSuffixes of the Forwarding. The cache keeps its
@@ -103,14 +108,9 @@ func (f *Forwarding) setHostSuffixes(suffixes []fqdn.Name) {
 
 // destination describes where queries for a name are forwarded.
 type destination struct {
-	exchange   Exchange // nil: queries get REFUSED
-	outages    *outageDetector
-	clusterDNS bool        // exchange is the cluster DNS of a node cache
-	authority  bool        // Stub.Authoritative
-	cluster    bool        // the name is one of the cluster, and exchange the cluster DNS of a node cache
-	expand     bool        // exchange is the Expander, which receives the search list
-	searchKey  []byte      // Forwarding.searchKey if expand is set, else nil
-	forwarding *Forwarding // the Forwarding that has this exchange
+	Stub                   // its Exchange is nil: queries get REFUSED
+	expand     bool        // the Exchange is the Expander, which receives the search list
+	forwarding *Forwarding // the Forwarding that has this Exchange
 }
 
 // destinationOf returns the destination of queries for a name. Autopath names are sent to the
@@ -119,43 +119,22 @@ func (s *Server) destinationOf(fwd *Forwarding, name fqdn.Name) destination {
 	kind, _ := s.autopath.Parse(name)
 	switch {
 	case kind == autopath.NotInZone:
-		stub := fwd.stubFor(name)
-		cluster := s.nodeCache && stub.Zone == s.cfg.Domain
-		return destination{exchange: stub.Exchange, outages: stub.outages, clusterDNS: stub.Cluster, authority: stub.Authoritative,
-			cluster: cluster, forwarding: fwd}
+		return destination{Stub: fwd.stubFor(name), forwarding: fwd}
 	case kind == autopath.Search && fwd.Expander != nil:
-		return destination{exchange: fwd.Expander, outages: fwd.expanderOutages, clusterDNS: true,
-			expand: true, searchKey: fwd.searchKey, forwarding: fwd}
+		return destination{Stub: Stub{Exchange: fwd.Expander, Cluster: true, outages: fwd.expanderOutages}, expand: true, forwarding: fwd}
 	}
 	return destination{}
 }
 
-// The zones of reverse names (RFC 1035 section 3.5, RFC 3596 section 2.5).
-const (
-	reverseV4 fqdn.Name = "\x07in-addr\x04arpa\x00"
-	reverseV6 fqdn.Name = "\x03ip6\x04arpa\x00"
-)
-
-// lastKnownGood is Forwarding.LastKnownGood, unless the servers are the cluster DNS or this one: their denials are right.
-func (to destination) lastKnownGood() time.Duration {
-	if to.clusterDNS || to.authority {
-		return 0
-	}
-	return to.forwarding.LastKnownGood
-}
-
 // kindOf returns the kind of the budget of a query that is forwarded for a name.
-func (to destination) kindOf(name fqdn.Name) queryKind {
-	if to.expand {
+func (s *Server) kindOf(to destination, name fqdn.Name) queryKind {
+	switch {
+	case to.expand:
 		return kindSearch
-	}
-	if to.cluster {
+	case s.nodeCache && to.Zone == s.cfg.Domain:
 		return kindCluster
-	}
-	for _, zone := range []fqdn.Name{reverseV4, reverseV6} {
-		if _, ok := name.Within(zone); ok {
-			return kindReverse
-		}
+	case isReverse(name):
+		return kindReverse
 	}
 	return kindPlain
 }
@@ -183,84 +162,79 @@ func (f *Forwarding) Exchange(ctx context.Context, query *dns.Msg) (*dns.Msg, er
 
 // forward answers names outside the zone: from the local names, the cache, or other servers.
 // Queries of type ANY get a minimal answer.
-func (s *Server) forward(ctx context.Context, q *query, buf []byte) result {
+func (s *Server) forward(ctx context.Context, q *query) result {
 	if q.qtype == dns.TypeANY { // RFC 8482 section 4.2
 		return result{answer: answer{source: fromServer, answers: []dns.RR{anyRecord(q.presentationName())}}}
 	}
 	fwd := s.forwarding.Load()
-	if zone := s.local.find(q.name); zone != "" && len(zone) > len(fwd.stubFor(q.name).Zone) {
-		return result{answer: q.localAnswer(zone)}
+	if apex := s.local.find(q.name); apex != "" && len(apex) > len(fwd.stubFor(q.name).Zone) {
+		return result{answer: q.localAnswer(apex)}
 	}
 	to := s.destinationOf(fwd, q.name)
-	if to.exchange == nil {
+	if to.Exchange == nil {
 		a := failure(fromServer, dns.ExtendedErrorCodeNotAuthoritative, "no upstream server is configured")
 		a.rcode = dns.RcodeRefused
 		return result{answer: a}
 	}
 	if q.flags&flagRD == 0 {
-		return s.forwardIterative(q, to, buf)
+		return s.forwardIterative(q, to)
 	}
-	hit := s.cfg.Cache.Get(q.cacheKey(to.searchKey), q.received)
-	if hit.State == cache.Failing && to.outages.endedAfter(hit.FailedAt) {
-		hit.State = cache.Stale // the servers reply again: do not wait for the end of the retry interval
+	hit := s.cfg.Cache.Get(to.cacheKey(q), q.received)
+	state := hit.State
+	if state == cache.Failing && to.outages.endedAfter(hit.FailedAt()) {
+		state = cache.Stale // the servers reply again: do not wait for the end of the retry interval
 	}
-	s.metrics.cacheLookups[hit.State].Inc()
-	if hit.State == cache.Expiring {
+	s.metrics.cacheLookups[state].Inc()
+	switch state {
+	case cache.Expiring:
 		copied := q.clone()
-		s.prefetch(ctx, q.client, to.kindOf(q.name), func(ctx context.Context) { s.ask(ctx, copied, to) })
-	}
-	switch hit.State {
-	case cache.Fresh, cache.Expiring:
-		return result{answer: q.cachedAnswer(&hit, fromCache, buf)}
+		s.prefetch(ctx, q.client, s.kindOf(to, q.name), func(ctx context.Context) { s.ask(ctx, copied, to) })
+		fallthrough
+	case cache.Fresh:
+		return result{answer: hitAnswer(hit, fromCache)}
 	case cache.Failing:
-		return result{answer: q.cachedAnswer(&hit, fromStale, buf)}
+		return result{answer: hitAnswer(hit, fromStale)}
 	case cache.Stale:
-		return s.sendLater(q, to, q.staleAnswer(hit))
+		return s.sendLater(q, to, func() answer { return hitAnswer(hit, fromStale) })
 	}
 	return s.sendLater(q, to, nil)
 }
 
-// cacheKey returns the cache key of the answer. It contains the searchKey of the destination.
-func (q *query) cacheKey(searchKey []byte) cache.Question {
-	return cache.Question{
-		Name: q.question[:len(q.question)-questionFixedLen], Type: q.qtype, Class: dns.ClassINET,
-		DO: q.do, CD: q.flags&flagCD != 0, Paths: searchKey,
+// cacheKey returns the cache key of the answer to q.
+func (to destination) cacheKey(q *query) cache.Question {
+	key := cache.Question{Name: q.questionName(), Type: q.qtype, Class: dns.ClassINET, DO: q.do, CD: q.flags&flagCD != 0}
+	if to.expand {
+		key.Paths = to.forwarding.searchKey
 	}
+	return key
 }
 
 // sendLater returns the result of a query that must be sent to other servers: a function that
 // waits. stale returns the answer if they fail; nil: there is none.
 func (s *Server) sendLater(q *query, to destination, stale func() answer) result {
 	wait := func(ctx context.Context) answer { return s.ask(ctx, q, to) }
-	return result{wait: wait, kind: to.kindOf(q.name), stale: stale}
+	return result{wait: wait, kind: s.kindOf(to, q.name), stale: stale}
 }
 
 // forwardIterative answers a query without RD: with a fresh answer of the cache, or else REFUSED,
 // because the client has not asked for recursion. Names of a zone file get an answer, and a node cache forwards those
 // in the cluster zone, for which it replaces the cluster DNS.
-func (s *Server) forwardIterative(q *query, to destination, buf []byte) result {
-	hit := s.cfg.Cache.Peek(q.cacheKey(to.searchKey), q.received)
+func (s *Server) forwardIterative(q *query, to destination) result {
+	hit := s.cfg.Cache.Peek(to.cacheKey(q), q.received)
 	s.metrics.cacheLookups[hit.State].Inc()
-	kind := to.kindOf(q.name)
+	kind := s.kindOf(to, q.name)
 	switch {
 	case hit.State == cache.Fresh:
-		return result{answer: q.cachedAnswer(&hit, fromCache, buf)}
-	case kind == kindCluster, to.authority:
+		return result{answer: hitAnswer(hit, fromCache)}
+	case kind == kindCluster, to.Authoritative:
 		return s.sendLater(q, to, nil)
 	}
 	return result{answer: s.refuse(kind, refusedRecursion)}
 }
 
-// cachedAnswer returns the answer of a cache hit, in wire form.
-func (q *query) cachedAnswer(hit *cache.Hit, from source, buf []byte) answer {
-	a := hitAnswer(hit, from)
-	a.wire = q.packHit(hit, &a, buf)
-	return a
-}
-
-// hitAnswer returns the answer of a cache hit, without its wire form. Set answer.hit for a query that has waited.
-func hitAnswer(hit *cache.Hit, from source) answer {
-	a := answer{source: from, rcode: hit.Rcode()}
+// hitAnswer returns the answer of a cache hit.
+func hitAnswer(hit cache.Hit, from source) answer {
+	a := answer{source: from, rcode: hit.Rcode(), hit: hit}
 	switch {
 	case from == fromStale && hit.Denied():
 		a.source = fromLastGood
@@ -271,37 +245,16 @@ func hitAnswer(hit *cache.Hit, from source) answer {
 	case from == fromStale:
 		a.extended = &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeStaleAnswer}
 	case from == fromCache && a.rcode == dns.RcodeServerFailure: // the error "Cached Error" is for SERVFAIL only (RFC 8914 section 4.14)
-		a.cachedFailure, a.extended = true, cause(hit.Cause()).extended()
+		a.cachedFailure, a.extended = true, causes[hit.Cause()]
 	}
 	return a
-}
-
-// packHit returns the reply of a cache hit with the answer a.
-func (q *query) packHit(hit *cache.Hit, a *answer, buf []byte) []byte {
-	return hit.Append(buf[:0], cache.ReplyOptions{
-		ID: q.id, RD: q.flags&flagRD != 0, AD: q.do || q.flags&flagAD != 0, MaxLen: q.maxReply - q.optLen(a),
-	})
-}
-
-// staleAnswer returns a function that returns the answer of a stale hit. Over UDP it copies the
-// answer at once, because the hit refers to the packet, whose memory is reused.
-func (q *query) staleAnswer(hit cache.Hit) func() answer {
-	if q.via == overTCP {
-		return func() answer {
-			a := hitAnswer(&hit, fromStale)
-			a.hit = &hit
-			return a
-		}
-	}
-	a := q.cachedAnswer(&hit, fromStale, nil)
-	return func() answer { return a }
 }
 
 // ask sends q to other servers and caches their reply.
 func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 	m := new(dns.Msg).SetQuestion(q.presentationName(), q.qtype).SetEdns0(maxUDP, q.do)
 	m.RecursionDesired, m.CheckingDisabled = q.flags&flagRD != 0, q.flags&flagCD != 0
-	begin, kind := time.Now(), to.kindOf(q.name)
+	begin, kind := time.Now(), s.kindOf(to, q.name)
 	reply, err := s.exchange(ctx, q, m, to)
 	if reason, ok := errors.AsType[refusalReason](err); ok { // from exchange, and counted already
 		return refusedAnswer(reason)
@@ -309,25 +262,26 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 	if reason := refusalOf(err); reason != notRefused {
 		return s.refuse(kind, reason)
 	}
-	key, options := q.cacheKey(to.searchKey), cache.PutOptions{Generation: to.forwarding.generation, SentAt: begin}
-	if _, inDomain := q.name.Within(s.cfg.Domain); inDomain || to.expand {
+	key, options := to.cacheKey(q), cache.PutOptions{Generation: to.forwarding.generation, SentAt: begin}
+	switch _, inDomain := q.name.Within(s.cfg.Domain); {
+	case inDomain || to.expand:
 		options.RetryInterval = clusterRetryInterval
-	} else {
-		options.LastKnownGood = to.lastKnownGood()
+	case !to.Cluster && !to.Authoritative: // whose denials are right
+		options.LastKnownGood = to.forwarding.LastKnownGood
 	}
 	if err != nil {
 		why := causeOf(err)
 		// Servers may drop a query without RD: that is not a fact about the name.
 		if m.RecursionDesired && ctx.Err() == nil { // neither shutdown nor a replaced slot has ended the query
 			to.outages.recordFailure(begin)
-			options.Cause = uint8(why)
+			options.Cause = why
 			s.cfg.Cache.Put(key, new(dns.Msg).SetRcode(m, dns.RcodeServerFailure), time.Now(), options)
 		}
 		s.log.Debug("no valid reply from other servers", "name", q.presentationName(), "type", dns.Type(q.qtype), "error", err)
-		return answer{source: fromUpstream, rcode: dns.RcodeServerFailure, extended: why.extended()}
+		return answer{source: fromUpstream, rcode: dns.RcodeServerFailure, extended: causes[why]}
 	}
 	to.outages.recordReply(time.Now())
-	if to.clusterDNS && isLimitFailure(reply) {
+	if to.Cluster && isLimitFailure(reply) {
 		return s.refuse(kind, refusedUpstream)
 	}
 	if s.otherFamilyFailed(key, reply) {
@@ -342,7 +296,7 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 		return failure(fromUpstream, dns.ExtendedErrorCodeNetworkError,
 			"the upstream server's reply is truncated, and TCP to the server failed")
 	}
-	return s.upstreamAnswer(q, to, &hit)
+	return s.upstreamAnswer(q, to, hit)
 }
 
 // exchange sends m, which asks for q, to the servers or the Expander. It follows aliases in zones of Stub.Authoritative.
@@ -350,8 +304,8 @@ func (s *Server) exchange(ctx context.Context, q *query, m *dns.Msg, to destinat
 	if to.expand {
 		return s.askExpander(ctx, q, m, to)
 	}
-	reply, err := to.exchange(ctx, m)
-	if err != nil || !to.authority || len(reply.Answer) == 0 || q.qtype == dns.TypeCNAME {
+	reply, err := to.Exchange(ctx, m)
+	if err != nil || !to.Authoritative || len(reply.Answer) == 0 || q.qtype == dns.TypeCNAME {
 		return reply, err
 	}
 	alias, ok := reply.Answer[0].(*dns.CNAME)
@@ -393,7 +347,7 @@ func (s *Server) otherFamilyFailed(key cache.Question, reply *dns.Msg) bool {
 
 // upstreamAnswer returns the answer of a reply of other servers. If the hit is the last known good answer
 // instead, it logs that, once for a zone while that goes on.
-func (s *Server) upstreamAnswer(q *query, to destination, hit *cache.Hit) answer {
+func (s *Server) upstreamAnswer(q *query, to destination, hit cache.Hit) answer {
 	from, duration := fromUpstream, to.forwarding.LastKnownGood
 	if hit.State == cache.Failing {
 		from = fromStale
@@ -402,7 +356,5 @@ func (s *Server) upstreamAnswer(q *query, to destination, hit *cache.Hit) answer
 				"zone", to.outages.zone.String(), "name", q.presentationName(), "type", dns.Type(q.qtype), "for", duration)
 		}
 	}
-	a := hitAnswer(hit, from)
-	a.hit = hit
-	return a
+	return hitAnswer(hit, from)
 }

@@ -27,7 +27,7 @@ func TestForward_RefusedExpansion(t *testing.T) {
 		t.Fatal("not a query")
 	}
 	refuse := func(context.Context, *dns.Msg) (*dns.Msg, error) { return nil, refusedLimit }
-	to := destination{forwarding: new(Forwarding), exchange: refuse}
+	to := destination{forwarding: new(Forwarding), Stub: Stub{Exchange: refuse}}
 	if a := s.ask(t.Context(), q, to); a.refused != refusedLimit || a.rcode != dns.RcodeServerFailure {
 		t.Errorf("%+v", a)
 	}

@@ -34,7 +34,7 @@ var (
 const localhost fqdn.Name = "\x09localhost\x00"
 
 // loopbackNames are the reverse names with a PTR record for localhost.
-var loopbackNames = []fqdn.Name{"\x011\x010\x010\x03127" + reverseV4, "\x011" + fqdn.Name(strings.Repeat("\x010", 31)) + reverseV6}
+var loopbackNames = []fqdn.Name{"\x011\x010\x010\x03127" + zone.InAddrArpa, "\x011" + fqdn.Name(strings.Repeat("\x010", 31)) + zone.IP6Arpa}
 
 // localZones is the set of the apexes of the local zones. No name exists below an apex, except
 // those of localhost and of the loopback addresses.

@@ -27,17 +27,19 @@ type candidateLookup struct {
 // lookup looks up a candidate; see lookupFunc. Subqueries to other servers may outlive the
 // walk, until ctx ends: the next walk then finds their answers in the cache.
 func (c *candidateLookup) lookup(ctx context.Context, name fqdn.Name) (lookupResult, func(context.Context) lookupResult) {
-	if c.s.hasRules(name) {
-		return c.lookupByRules(ctx, name)
-	}
 	status, _, node := c.s.lookupZone(c.snapshot, name)
-	switch {
+	switch hasRules := c.s.hasRules(name); {
+	case hasRules:
+		if _, inDomain := name.Within(c.s.cfg.Domain); !inDomain {
+			return c.lookupTypes(ctx, name)
+		}
+		return c.lookupCluster(ctx, name)
+	case status == zone.Exists && node.Alias != "": // the result is that of the target
+		return c.lookupCluster(ctx, name)
 	case status == zone.NotInZone:
 		lr, wait := c.lookupForwarded(ctx, name)
 		lr.cluster = c.isCluster(name)
 		return lr, wait
-	case status == zone.Exists && node.Alias != "":
-		return c.lookupAlias(ctx, name)
 	}
 	lr := lookupResult{cluster: true, outcome: nxdomain, ttl: c.s.negativeTTL(c.snapshot)}
 	if status == zone.NXDomain {
@@ -61,27 +63,9 @@ func (c *candidateLookup) isCluster(name fqdn.Name) bool {
 	return c.s.nodeCache && c.s.forwarding.Load().stubFor(name).Zone == c.s.cfg.Domain
 }
 
-// lookupByRules is lookup for a name that rules or hosts have, which may be a name of the cluster.
-func (c *candidateLookup) lookupByRules(ctx context.Context, name fqdn.Name) (lookupResult, func(context.Context) lookupResult) {
-	resolve := func(q *query) result { return c.s.answerName(ctx, q, nil) }
-	if _, isCluster := name.Within(c.s.cfg.Domain); isCluster {
-		return c.lookupCluster(ctx, name, resolve)
-	}
-	return c.lookupTypes(ctx, name, resolve)
-}
-
-// lookupAlias is lookup for the name of an ExternalName Service: the result is that of its target.
-func (c *candidateLookup) lookupAlias(ctx context.Context, name fqdn.Name) (lookupResult, func(context.Context) lookupResult) {
-	return c.lookupCluster(ctx, name, func(q *query) result {
-		r, _ := c.s.zoneRecords(ctx, q, c.snapshot)
-		return r
-	})
-}
-
 // lookupCluster is lookupTypes for a name of the cluster.
-func (c *candidateLookup) lookupCluster(ctx context.Context, name fqdn.Name,
-	resolve func(*query) result) (lookupResult, func(context.Context) lookupResult) {
-	lr, wait := c.lookupTypes(ctx, name, resolve)
+func (c *candidateLookup) lookupCluster(ctx context.Context, name fqdn.Name) (lookupResult, func(context.Context) lookupResult) {
+	lr, wait := c.lookupTypes(ctx, name)
 	markCluster := func(lr lookupResult) lookupResult {
 		lr.cluster, lr.ttl = true, min(lr.ttl, c.s.negativeTTL(c.snapshot))
 		return lr
@@ -100,7 +84,7 @@ func (c *candidateLookup) lookupForwarded(ctx context.Context, name fqdn.Name) (
 		c.s.metrics.cacheLookups[cache.Fresh].Inc()
 		return lookupResult{outcome: nxdomain, ttl: ttl}, nil
 	}
-	return c.lookupTypes(ctx, name, func(q *query) result { return c.s.forward(ctx, q, nil) })
+	return c.lookupTypes(ctx, name)
 }
 
 // typeLookups are the subqueries for one candidate. The first one is for type A.
@@ -115,10 +99,9 @@ type typeLookup struct {
 // lookupTypes resolves the subqueries for a candidate. It begins with type A for queries of all
 // types: most candidates do not exist, and one query is enough to know that. It returns the
 // result, or a function that waits for it.
-func (c *candidateLookup) lookupTypes(ctx context.Context, name fqdn.Name,
-	resolve func(*query) result) (lookupResult, func(context.Context) lookupResult) {
+func (c *candidateLookup) lookupTypes(ctx context.Context, name fqdn.Name) (lookupResult, func(context.Context) lookupResult) {
 	start := func(qtype uint16) typeLookup {
-		r := resolve(c.q.subquery(name, qtype))
+		r := c.s.answerName(ctx, c.q.subquery(name, qtype), nil)
 		r.answer = r.answer.withRecords()
 		return typeLookup{qtype: qtype, result: r}
 	}

@@ -225,6 +225,9 @@ func (q *query) presentationName() string {
 	return name
 }
 
+// questionName returns the question's name in wire form, in the case of the client.
+func (q *query) questionName() []byte { return q.question[:len(q.question)-questionFixedLen] }
+
 // subquery returns the query for another name or type that has to be answered first.
 func (q *query) subquery(name fqdn.Name, qtype uint16) *query {
 	question := make([]byte, 0, len(name)+questionFixedLen)

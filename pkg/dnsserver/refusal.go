@@ -34,27 +34,31 @@ const (
 	numRefusals
 )
 
-// String returns the reason as a label of metrics. The labels of refusedLimit and refusedSubqueries are
-// older than the constants, and stay for existing alerts.
-func (r refusalReason) String() string {
-	return [...]string{"not_refused", "budget", "loop", "no_servers", "recursion", "questions", "replaced", "upstream", "resources"}[r]
+// refusals are the labels of metrics, the texts for clients and the codes of extended errors. The labels of refusedLimit
+// and refusedSubqueries are older than the constants, and stay for existing alerts.
+var refusals = [numRefusals]struct {
+	label, text string
+	code        uint16
+}{
+	notRefused:        {label: "not_refused"},
+	refusedLimit:      {"budget", "too many queries are waiting for other servers", extendedLimit},
+	refusedLoop:       {"loop", "the upstream servers send queries back to this server", dns.ExtendedErrorCodeNoReachableAuthority},
+	refusedNoServers:  {"no_servers", "no upstream server is known", dns.ExtendedErrorCodeNoReachableAuthority},
+	refusedRecursion:  {"recursion", "recursion is not desired", dns.ExtendedErrorCodeNotAuthoritative}, // RFC 8914 section 4.21
+	refusedSubqueries: {"questions", "the search list needs too many queries", dns.ExtendedErrorCodeOther},
+	refusedReplaced:   {"replaced", "no reply yet, and too many queries are waiting for other servers", extendedLimit},
+	refusedUpstream:   {"upstream", "the server that was asked is at a limit", extendedLimit},
+	refusedResources:  {"resources", "no file descriptor or memory for a query", extendedLimit},
 }
+
+func (r refusalReason) String() string { return refusals[r].label }
+
+func (r refusalReason) Error() string { return refusals[r].text }
 
 // allowsFallback reports whether a client that can try the candidates of a search list itself
 // should do so after a refusal. After refusedSubqueries it should not: a node cache has the same
 // maxSubqueries, and would stop there as well.
 func (r refusalReason) allowsFallback() bool { return r != notRefused && r != refusedSubqueries }
-
-// Error returns the text for clients.
-func (r refusalReason) Error() string {
-	return [...]string{
-		"", "too many queries are waiting for other servers",
-		"the upstream servers send queries back to this server", "no upstream server is known", "recursion is not desired",
-		"the search list needs too many queries",
-		"no reply yet, and too many queries are waiting for other servers",
-		"the server that was asked is at a limit", "no file descriptor or memory for a query",
-	}[r]
-}
 
 // extendedLimit is the extended error of a query refused at a limit that does not depend on its name. A node cache
 // does not cache such a reply from the cluster DNS: all pods of a node are one client there, and one pod may use up
@@ -94,16 +98,7 @@ func (s *Server) refuse(kind queryKind, r refusalReason) answer {
 
 // refusedAnswer returns the answer to a query that was refused for r.
 func refusedAnswer(r refusalReason) answer {
-	code := dns.ExtendedErrorCodeOther
-	switch r {
-	case refusedLimit, refusedReplaced, refusedUpstream, refusedResources:
-		code = extendedLimit
-	case refusedNoServers, refusedLoop:
-		code = dns.ExtendedErrorCodeNoReachableAuthority
-	case refusedRecursion: // RFC 8914 section 4.21
-		code = dns.ExtendedErrorCodeNotAuthoritative
-	}
-	a := failure(fromServer, code, r.Error())
+	a := failure(fromServer, refusals[r].code, r.Error())
 	a.refused = r
 	if r == refusedRecursion {
 		a.rcode = dns.RcodeRefused
@@ -111,36 +106,21 @@ func refusedAnswer(r refusalReason) answer {
 	return a
 }
 
-// cause is why a query to other servers failed. The cache keeps it with the failure.
-type cause uint8
-
-const (
-	causeReply     cause = iota // a server replied with the rcode of an error
-	causeNoReply                // no server replied, or the query was not sent because of a network error
-	causeMalformed              // the reply is malformed
-)
-
-// causeOf returns the cause of an error of an Exchange.
-func causeOf(err error) cause {
-	if errors.Is(err, upstream.ErrMalformed) {
-		return causeMalformed
-	}
-	return causeNoReply
+// causes are why a query to other servers failed, as extended errors for clients. They do not contain the error of the
+// Exchange, which discloses addresses of servers. The cache keeps the index with the failure: the first one is a
+// server's reply with the rcode of an error, which says all that is known.
+var causes = [...]*dns.EDNS0_EDE{
+	nil,
+	{InfoCode: dns.ExtendedErrorCodeNetworkError, ExtraText: "no upstream server answered"}, // or none was reached
+	{InfoCode: dns.ExtendedErrorCodeNetworkError, ExtraText: "the upstream server's reply is malformed"},
 }
 
-// extended returns the extended error for clients, or nil if the rcode says all that is known. It
-// does not contain the error of the Exchange, which discloses addresses of servers.
-func (c cause) extended() *dns.EDNS0_EDE {
-	text := ""
-	switch c {
-	case causeNoReply:
-		text = "no upstream server answered"
-	case causeMalformed:
-		text = "the upstream server's reply is malformed"
-	default:
-		return nil
+// causeOf returns the index in causes for an error of an Exchange.
+func causeOf(err error) uint8 {
+	if errors.Is(err, upstream.ErrMalformed) {
+		return 2
 	}
-	return &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeNetworkError, ExtraText: text}
+	return 1
 }
 
 // clusterRetryInterval is how long a stale answer for a name of the cluster is used after a

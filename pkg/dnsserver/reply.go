@@ -9,6 +9,8 @@ import (
 	"sort"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 )
 
 // reply is the reply to a query, with the values of its metric labels.
@@ -28,11 +30,14 @@ const minRecordLen = 1 + recordFixedLen
 // reply returns the reply to q, no longer than the client accepts. It writes the reply into
 // buf[:0] if the capacity suffices.
 func (q *query) reply(a answer, buf []byte) reply {
-	if a.hit != nil {
-		a.wire, a.hit = q.packHit(a.hit, &a, nil), nil
-	}
 	b, packed, partial := a.wire, false, ""
-	if b == nil || len(b) > q.maxReply-q.optLen(&a) {
+	limit := q.maxReply - q.optLen(&a)
+	if a.hit.State != cache.Miss {
+		b = a.hit.Append(buf[:0], cache.ReplyOptions{
+			ID: q.id, Name: q.questionName(), RD: q.flags&flagRD != 0, AD: q.do || q.flags&flagAD != 0, MaxLen: limit,
+		})
+	}
+	if b == nil || len(b) > limit {
 		a = a.withRecords()
 		b, partial = q.pack(&a, buf)
 		packed = true
@@ -53,7 +58,7 @@ func (q *query) estimateLen(a *answer) int {
 	switch {
 	case a.wire != nil:
 		return min(n+len(a.wire), q.maxReply)
-	case a.hit != nil:
+	case a.hit.State != cache.Miss:
 		return min(n+a.hit.Len(), q.maxReply)
 	}
 	n += headerLen + len(q.question)

@@ -75,9 +75,11 @@ func replyFromRecords(t testing.TB, s *Server, packet []byte, at time.Time) []by
 	}
 	r, ok := s.zoneRecords(t.Context(), q, s.cfg.Zone.Snapshot())
 	if _, below := q.name.Within(s.autopath.Suffix); below || !ok {
-		r = s.forward(t.Context(), q, nil)
+		r = s.forward(t.Context(), q)
 	}
-	return q.reply(r.await(t.Context()).withRecords(), nil).wire
+	a := r.await(t.Context()).withRecords()
+	a.answers = withOwnerCase(a.answers, q.presentationName()) // those of a cached reply are in lower case
+	return q.reply(a, nil).wire
 }
 
 // compareForms answers a packet, and reports whether the answer was in wire form. If so, it must

@@ -52,13 +52,12 @@ type answer struct {
 	rcode   int
 
 	// wire is the reply to the query, without OPT record. If it is not nil, the fields
-	// from authoritative to additional are unset.
+	// from hit to additional are unset.
 	wire []byte
 
-	// hit is the reply to a query that has waited, without the ID and flags of the query: thousands of
-	// queries may have waited for the same reply of 64 kB, which is copied for each when it is sent. If it
-	// is not nil, the fields from wire to additional are unset.
-	hit *cache.Hit
+	// hit is the reply in the cache, which is copied when it is sent: thousands of queries may have waited for the
+	// same reply of 64 kB. If it is not a miss, the fields from wire to additional are unset.
+	hit cache.Hit
 
 	authoritative bool
 	truncated     bool // the upstream server's reply was truncated
@@ -86,7 +85,7 @@ func failure(from source, code uint16, reason string) answer {
 
 // withRecords returns the answer with records instead of the wire form.
 func (a answer) withRecords() answer {
-	if a.hit != nil {
+	if a.hit.State != cache.Miss {
 		a.wire = a.hit.Append(nil, cache.ReplyOptions{AD: true})
 	}
 	if a.wire == nil {

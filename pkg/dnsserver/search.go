@@ -91,10 +91,10 @@ const (
 )
 
 // expandSearch answers queries with a search list, and all names of the autopath zone. ok is false for all others.
-func (s *Server) expandSearch(ctx context.Context, q *query, buf []byte) (r result, ok bool) {
+func (s *Server) expandSearch(ctx context.Context, q *query) (r result, ok bool) {
 	kind, request := s.autopath.Parse(q.name)
 	if kind == autopath.Search && s.forwarding.Load().Expander != nil {
-		return s.forward(ctx, q, buf), true // from the cache, or through askExpander
+		return s.forward(ctx, q), true // from the cache, or through askExpander
 	}
 	if kind != autopath.NotInZone {
 		return s.expandName(ctx, q, kind, request), true
@@ -181,7 +181,7 @@ func (s *Server) expandOption(ctx context.Context, q *query, paths []fqdn.Name) 
 			bare := q.subquery(q.name, dns.TypeA)
 			r, ok := s.zoneRecords(ctx, bare, snapshot)
 			if !ok {
-				r = s.forward(ctx, bare, nil)
+				r = s.forward(ctx, bare)
 			}
 			a.authority = capTTL(r.answer.withRecords().authority, lr.ttl)
 		}
@@ -249,7 +249,7 @@ func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, to desti
 		bare := m.Copy()
 		bare.Question[0].Name = request.Name.String()
 		bare.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: s.cfg.Autopath.Option, Data: value}}
-		reply, err := to.exchange(ctx, bare)
+		reply, err := to.Exchange(ctx, bare)
 		sent := s.metrics.autopath.sent.WithLabelValues
 		switch {
 		case err != nil:

@@ -251,7 +251,7 @@ func (s *Server) answer(ctx context.Context, q *query, buf []byte) (a answer, wa
 			return a, nil
 		}
 	}
-	r, ok := s.expandSearch(ctx, q, buf)
+	r, ok := s.expandSearch(ctx, q)
 	if !ok {
 		r = s.answerName(ctx, q, buf)
 	}
@@ -284,7 +284,7 @@ func (s *Server) answerName(ctx context.Context, q *query, buf []byte) (r result
 	if r, ok = s.answerFromZone(ctx, q, buf); ok {
 		return r
 	}
-	return s.forward(ctx, q, buf)
+	return s.forward(ctx, q)
 }
 
 // answerRejected answers a query that is rejected, or is about this server (RFC 4892 section 2).

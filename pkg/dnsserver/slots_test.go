@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 )
 
 // silentTime is how long a query to a server waits that does not reply.
@@ -119,7 +121,7 @@ func (s *testServer) expectFree(t *testing.T) {
 
 // newNode returns a node cache with servers for the cluster, and servers for everything else.
 func newNode(t *testing.T, cluster, other Exchange) *testServer {
-	stubs := []Stub{{Zone: clusterDomain, Exchange: cluster}, {Zone: reverseV4, Exchange: other}, {Zone: reverseV6, Exchange: other}}
+	stubs := []Stub{{Zone: clusterDomain, Exchange: cluster}, {Zone: zone.InAddrArpa, Exchange: other}, {Zone: zone.IP6Arpa, Exchange: other}}
 	s := newCachingServer(t, Config{Upstream: other, Stubs: stubs})
 	s.SetForwarding(Forwarding{Upstream: other, Stubs: stubs, Expander: other})
 	return s

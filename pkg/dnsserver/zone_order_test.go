@@ -70,8 +70,8 @@ loaded`
 	dnsServer := newServer(t, "",
 		Config{Zone: newZone(t, reverse, cluster), Upstream: namedServer("upstream"), Stubs: stubs, LocalNames: true})
 	c := &clusterDNS{Server: dnsServer}
-	nodeStubs := []Stub{{Zone: clusterDomain, Exchange: c.exchange}, {Zone: reverseV4, Exchange: c.exchange},
-		{Zone: reverseV6, Exchange: c.exchange}}
+	nodeStubs := []Stub{{Zone: clusterDomain, Exchange: c.exchange}, {Zone: zone.InAddrArpa, Exchange: c.exchange},
+		{Zone: zone.IP6Arpa, Exchange: c.exchange}}
 	for _, p := range reverse {
 		for _, name := range zone.ReverseZones(p) {
 			nodeStubs = append(nodeStubs, Stub{Zone: name, Exchange: c.exchange})

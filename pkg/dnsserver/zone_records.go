@@ -53,7 +53,7 @@ func (s *Server) zoneRecords(ctx context.Context, q *query, snapshot *zone.Snaps
 			if len(a.answers) == 0 {
 				return result{}, false
 			}
-			return s.forward(ctx, q.subquery(name, q.qtype), nil).then(a.withTarget), true
+			return s.forward(ctx, q.subquery(name, q.qtype)).then(a.withTarget), true
 		case zone.Unknown:
 			return result{answer: failure(fromZone, dns.ExtendedErrorCodeNotReady, "the cluster's names are not loaded yet")}, true
 		case zone.NXDomain:

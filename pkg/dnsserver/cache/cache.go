@@ -108,7 +108,7 @@ func New(cfg Config) (*Cache, error) {
 
 // Get looks up the reply to q at a time, and counts the hit. Without an entry, the State of the Hit
 // is Miss. If it is Expiring, the caller must prefetch the entry; other callers get Fresh for five
-// seconds. The Hit refers to the bytes of q.
+// seconds.
 func (c *Cache) Get(q Question, now time.Time) Hit {
 	e, age := c.entryFor(q, now)
 	if e == nil {
@@ -119,11 +119,7 @@ func (c *Cache) Get(q Question, now time.Time) Hit {
 		return Hit{}
 	}
 	e.countHit()
-	hit := Hit{State: found, entry: e, question: q, age: age}
-	if found == Failing {
-		hit.FailedAt = e.stored.Add(time.Duration(e.failedAt.Load()))
-	}
-	return hit
+	return Hit{State: found, entry: e, age: age}
 }
 
 // Peek looks up a fresh reply to q. Unlike Get, it has no effect on the entry: it does not
@@ -133,7 +129,7 @@ func (c *Cache) Peek(q Question, now time.Time) Hit {
 	if e == nil || age >= e.ttl {
 		return Hit{}
 	}
-	return Hit{State: Fresh, entry: e, question: q, age: age}
+	return Hit{State: Fresh, entry: e, age: age}
 }
 
 // entryFor returns the entry for q and its age, or nil.
@@ -242,7 +238,7 @@ func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time, options PutOption
 	}
 	hash := k.hash(c.seed)
 	if e := c.lookup(k, hash); e != nil && !options.Discard && !options.SentAt.IsZero() && e.isFreshSince(options.SentAt, now) {
-		return Hit{State: Fresh, entry: e, question: q, age: max(now.Sub(e.stored), 0)}, true
+		return Hit{State: Fresh, entry: e, age: max(now.Sub(e.stored), 0)}, true
 	}
 	name, end, err := dns.UnpackDomainName(k.question, 0)
 	if err != nil || end != len(q.Name) || !isReply(reply, name, q) {
@@ -251,7 +247,7 @@ func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time, options PutOption
 	s := scrub(reply, strings.ToLower(name), q)
 	kind, ttl := classify(reply, &s, q.Type)
 	if e := c.keepDenied(k, hash, reply, &s, now, options); e != nil {
-		return Hit{State: Failing, FailedAt: now, entry: e, question: q}, false
+		return Hit{State: Failing, entry: e}, false
 	}
 	ttl = min(ttl, c.maxTTL(kind, options))
 	limit := ttl
@@ -269,7 +265,7 @@ func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time, options PutOption
 	} else {
 		e.retention += c.cfg.MaxStale
 	}
-	hit = Hit{State: Fresh, entry: e, question: q}
+	hit = Hit{State: Fresh, entry: e}
 	if kind == uncacheable || ttl == 0 || options.Discard || e.size() > c.cfg.MaxBytes {
 		return hit, false
 	}

@@ -206,14 +206,15 @@ func TestHit_ReplyOptions(t *testing.T) {
 
 	later := ask(t, "wWw.Example.Com. A")
 	later.SetEdns0(1232, true)
-	hit := c.Get(questionOf(t, later), after(10.9))
+	q := questionOf(t, later)
+	hit := c.Get(q, after(10.9))
 	want := new(dns.Msg).SetReply(later)
 	want.Id, want.RecursionAvailable, want.AuthenticatedData = 4711, true, true
 	want.Answer = reply(t, later, 0, `
 		wWw.Example.Com. 290 CNAME Target.Example.Com.
 		Target.Example.Com. 3590 A 192.0.2.1`).Answer // the suffix compresses to the question, too
 	want.Ns = reply(t, later, 0, "Example.Com. 190 NSEC ns.Example.Com. A RRSIG NSEC").Answer
-	got := message(hit, cache.ReplyOptions{ID: 4711, RD: true, AD: true})
+	got := message(hit, cache.ReplyOptions{ID: 4711, Name: q.Name, RD: true, AD: true})
 	if diff := cmp.Diff(strings.ToLower(text(want)), strings.ToLower(text(got))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -373,8 +374,8 @@ func (e entry) at(second float64) string {
 	if cause := hit.Cause(); cause != 0 {
 		text += fmt.Sprint(" cause ", cause)
 	}
-	if !hit.FailedAt.IsZero() {
-		text += fmt.Sprint(" failed at ", hit.FailedAt.Sub(start))
+	if hit.State == cache.Failing {
+		text += fmt.Sprint(" failed at ", hit.FailedAt().Sub(start))
 	}
 	return text
 }

@@ -146,8 +146,8 @@ func TestPut_LastKnownGoodQuestion(t *testing.T) {
 		c.Put(question, good, start, cache.PutOptions{})
 	}
 	hit, _ := c.Put(q, denial, after(60), cache.PutOptions{LastKnownGood: time.Minute})
-	if hit.State != cache.Failing || !hit.FailedAt.Equal(after(60)) {
-		t.Errorf("got %v, failed at %v", hit.State, hit.FailedAt)
+	if hit.State != cache.Failing || !hit.FailedAt().Equal(after(60)) {
+		t.Errorf("got %v, failed at %v", hit.State, hit.FailedAt())
 	}
 	first := map[string]bool{}
 	for range 100 {

@@ -62,12 +62,13 @@ func checkPut(t *testing.T, wire []byte) {
 		}
 	}
 	hit := c.Get(q, start)
-	reply := hit.Append([]byte("before"), cache.ReplyOptions{ID: 7})[len("before"):]
+	options := cache.ReplyOptions{ID: 7, Name: q.Name}
+	reply := hit.Append([]byte("before"), options)[len("before"):]
 	got := new(dns.Msg)
 	if err := got.Unpack(reply); err != nil {
 		t.Fatalf("%v: %x", err, reply)
 	}
-	alone := message(hit, cache.ReplyOptions{ID: 7})
+	alone := message(hit, options)
 	if alone == nil || alone.MsgHdr != got.MsgHdr || !slices.Equal(alone.Question, got.Question) ||
 		!slices.Equal(sortedText(alone.Answer), sortedText(got.Answer)) {
 		t.Errorf("got %v after other octets, %v alone", got, alone)

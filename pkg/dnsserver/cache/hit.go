@@ -44,24 +44,19 @@ func (s State) String() string {
 // stays: a record that changes every few seconds must not be kept for longer when it is old.
 const staleTTL = 30
 
-// Hit is a result of [Cache.Get] or [Cache.Put]. It refers to the question's bytes.
+// Hit is a result of [Cache.Get] or [Cache.Put]. It refers to memory of the cache only.
 type Hit struct {
 	State State
-
-	// FailedAt is the time of the failed renewal, if State is Failing. The caller may treat
-	// the hit as Stale if the servers have recovered since then.
-	FailedAt time.Time
-
-	entry    *entry
-	question Question
-	age      time.Duration
+	entry *entry
+	age   time.Duration
 }
 
-// ReplyOptions are the parts of a query that its reply depends on, except the question.
+// ReplyOptions are the parts of a query that its reply depends on, except those of its Question.
 type ReplyOptions struct {
-	ID uint16 // the ID of the query
-	RD bool   // the query has the RD bit
-	AD bool   // the query has the AD or DO bit, so that the reply may have AD (RFC 6840 section 5.8)
+	ID   uint16 // the ID of the query
+	Name []byte // Question.Name, for its case; nil: lower case
+	RD   bool   // the query has the RD bit
+	AD   bool   // the query has the AD or DO bit, so that the reply may have AD (RFC 6840 section 5.8)
 
 	// MaxLen is the largest length of the reply without OPT record, in octets. A longer reply loses its additional
 	// records. If it is still too long, it has the answer records that fit, and the TC bit. 0: no limit.
@@ -69,21 +64,25 @@ type ReplyOptions struct {
 }
 
 // Rcode returns the rcode of the reply, without the upper bits. It must not be called for a Miss.
-func (h *Hit) Rcode() int { return int(h.entry.wire[3] & maxRcode) }
+func (h Hit) Rcode() int { return int(h.entry.wire[3] & maxRcode) }
 
 // Len returns the length of the reply without limit, in octets. It must not be called for a Miss.
-func (h *Hit) Len() int { return len(h.entry.wire) }
+func (h Hit) Len() int { return len(h.entry.wire) }
 
 // Cause returns the PutOptions.Cause of a failure, and 0 for other replies. It must not be called for a Miss.
-func (h *Hit) Cause() uint8 { return h.entry.cause }
+func (h Hit) Cause() uint8 { return h.entry.cause }
 
 // Denied reports whether the reply is the last known good answer to a question that the servers now deny.
 // It must not be called for a Miss.
-func (h *Hit) Denied() bool { return h.entry.denied }
+func (h Hit) Denied() bool { return h.entry.denied }
+
+// FailedAt returns the time of the last failed renewal of a reply that is Failing. The caller may treat the hit as
+// Stale if the servers have recovered since then.
+func (h Hit) FailedAt() time.Time { return h.entry.stored.Add(time.Duration(h.entry.failedAt.Load())) }
 
 // Append appends the reply to buf, and nothing for a Miss. It rotates the addresses of the answer. It
 // allocates only if buf has too little capacity.
-func (h *Hit) Append(buf []byte, options ReplyOptions) []byte {
+func (h Hit) Append(buf []byte, options ReplyOptions) []byte {
 	if h.entry == nil {
 		return buf
 	}
@@ -102,10 +101,10 @@ func (h *Hit) Append(buf []byte, options ReplyOptions) []byte {
 	if !options.AD {
 		reply[3] &^= flagAD
 	}
-	if h.question.CD {
+	if h.entry.bits&bitCD != 0 {
 		reply[3] |= flagCD
 	}
-	copy(reply[headerLen:], h.question.Name)
+	copy(reply[headerLen:], options.Name)
 	h.entry.rotateAddresses(reply, records)
 	age, stale := uint32(h.age/time.Second), h.State == Stale || h.State == Failing
 	for _, at := range h.entry.ttls[:records] {
@@ -159,13 +158,19 @@ func (q *Question) key(buf []byte) (key, bool) {
 	buf = binary.BigEndian.AppendUint16(buf, q.Class)
 	k := key{question: buf, paths: q.Paths}
 	if q.DO {
-		k.bits |= 1
+		k.bits |= bitDO
 	}
 	if q.CD {
-		k.bits |= 2
+		k.bits |= bitCD
 	}
 	return k, true
 }
+
+// Bits of a key.
+const (
+	bitDO = 1 << iota
+	bitCD
+)
 
 func (k key) hash(seed maphash.Seed) uint64 {
 	h := maphash.Bytes(seed, k.question) + uint64(k.bits)

@@ -14,8 +14,8 @@ import (
 
 // The zones of reverse names, RFC 1035 section 3.5 and RFC 3596 section 2.5.
 const (
-	inAddrArpa fqdn.Name = "\x07in-addr\x04arpa\x00"
-	ip6Arpa    fqdn.Name = "\x03ip6\x04arpa\x00"
+	InAddrArpa fqdn.Name = "\x07in-addr\x04arpa\x00"
+	IP6Arpa    fqdn.Name = "\x03ip6\x04arpa\x00"
 
 	arpa = "\x04arpa\x00" // the end of all reverse names; other names are not parsed
 )
@@ -38,10 +38,10 @@ func addrKey(addr netip.Addr) string {
 // parseReverse parses a reverse name into an addrKey, or into the prefix of one, with
 // isAddr false. It reports false for any other name.
 func parseReverse(name fqdn.Name) (key string, isAddr, ok bool) {
-	below, ok := name.Within(inAddrArpa)
+	below, ok := name.Within(InAddrArpa)
 	family, base, bits, size := byte('4'), 10, 8, 4
 	if !ok {
-		if below, ok = name.Within(ip6Arpa); !ok {
+		if below, ok = name.Within(IP6Arpa); !ok {
 			return "", false, false
 		}
 		family, base, bits, size = '6', 16, 4, 32
@@ -80,9 +80,9 @@ func prefix(key string) netip.Prefix {
 // ReverseZones returns the reverse zones of a range of addresses. A range that does not end at
 // a label has several, at most 128.
 func ReverseZones(p netip.Prefix) []fqdn.Name {
-	base, perLabel, radix := inAddrArpa, 8, 10
+	base, perLabel, radix := InAddrArpa, 8, 10
 	if p.Addr().Is6() {
-		base, perLabel, radix = ip6Arpa, 4, 16
+		base, perLabel, radix = IP6Arpa, 4, 16
 	}
 	labels := addrKey(p.Masked().Addr())[1 : 1+reverseLabels(p)]
 	if labels == "" {
