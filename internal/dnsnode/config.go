@@ -44,8 +44,7 @@ func newResolver(c *v1alpha1.ResolverConfiguration, logFormat string, p *config.
 		}
 	}
 	r.Domain = config.Names([]string{c.ClusterDomain})[0]
-	r.Autopath.Suffix, r.Autopath.Option = dnsserver.DefaultAutopathSuffix, autopath.DefaultOption
-	_, err := autopath.NewZone(r.Autopath.Suffix, r.Domain)
+	_, err := autopath.NewZone(r.Domain)
 	p.Add("clusterDomain", err)
 	r.Reverse = config.Networks(c.ReverseCIDRs)
 	r.Statistics = map[string]dnsserver.ClientStatistics{
@@ -206,11 +205,11 @@ func parseServers(texts []string, path string, p *config.Problems) (servers []up
 
 // checkStub returns an error if a stub domain would never be used: it is a zone of the cluster.
 func (r *resolver) checkStub(stub fqdn.Name) error {
-	switch _, autopath := stub.Within(r.Autopath.Suffix); {
+	switch _, isAutopath := stub.Within(autopath.Suffix); {
 	case stub == r.Domain:
 		return fmt.Errorf("%v is the cluster domain: choose a domain below it", stub)
-	case autopath:
-		return fmt.Errorf("%v is in the autopath domain %v, which is never forwarded", stub, r.Autopath.Suffix)
+	case isAutopath:
+		return fmt.Errorf("%v is in the autopath domain %v, which is never forwarded", stub, autopath.Suffix)
 	}
 	for _, p := range r.Reverse {
 		if slices.Contains(zone.ReverseZones(p), stub) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
@@ -76,7 +77,7 @@ func (s *server) addCluster(f *forwarder, c forwarding) error {
 		return nil
 	}
 	cluster := s.client
-	cluster.Options, cluster.TryTimeout = []uint16{s.option}, clusterTry
+	cluster.Options, cluster.TryTimeout = []uint16{autopath.Option}, clusterTry
 	client, err := f.addClient(cluster, c.Cluster, s.domain.String())
 	if err != nil {
 		return err

@@ -87,7 +87,6 @@ type server struct {
 	cache    *cache.Cache
 	lameduck time.Duration
 	domain   fqdn.Name       // the cluster domain
-	option   uint16          // code of the EDNS0 option for search lists
 	client   upstream.Config // of every client, without servers
 	log      *slog.Logger
 
@@ -123,7 +122,7 @@ func newServer(c dnsserver.Config, register prometheus.Registerer, log *slog.Log
 		return nil, err
 	}
 	return &server{
-		Server: dnsServer, cache: replies, lameduck: c.Lameduck, domain: c.Domain, option: c.Autopath.Option,
+		Server: dnsServer, cache: replies, lameduck: c.Lameduck, domain: c.Domain,
 		client: upstream.Config{Loop: loop, Metrics: upstream.NewMetrics(register), Logger: log}, log: log,
 	}, nil
 }

@@ -98,7 +98,7 @@ func (s *clusterStub) newServer() (*dnsserver.Server, []daemon.Task, error) {
 	}
 	config := dnsserver.Config{
 		Zone: s.zone, Domain: s.search.Domain, TTL: clusterTTL, Cache: s.cache,
-		Autopath: dnsserver.Autopath{Suffix: s.search.Suffix, HostSuffixes: s.hostSuffixes},
+		Autopath: dnsserver.Autopath{HostSuffixes: s.hostSuffixes},
 	}
 	// Without an upstream server, the server appends the empty reply to an alias that leads to it, and does not cache it.
 	exchange := func(_ context.Context, query *dns.Msg) (*dns.Msg, error) { return new(dns.Msg).SetReply(query), nil }
@@ -230,7 +230,7 @@ func newCluster(n policy.Node, host resolvconf.File, servers []upstream.Server) 
 	if err != nil || domain == fqdn.Root {
 		return nil, errors.New("no cluster domain configured: set --cluster-domain or --server")
 	}
-	if c.search, err = autopath.NewZone(dnsserver.DefaultAutopathSuffix, domain); err != nil {
+	if c.search, err = autopath.NewZone(domain); err != nil {
 		return nil, fmt.Errorf("autopath: %w", err)
 	}
 	if c.zone, err = zone.New(zone.Config{Domain: domain, Pods: zone.PodsInsecure, Local: c.addrs}); err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -113,7 +112,7 @@ func checkNotAsked(t *testing.T, queries []testQuery, got []libc.Query) {
 
 func newTestCluster(t *testing.T) *clusterDNS {
 	t.Helper()
-	search, err := autopath.NewZone(dnsserver.DefaultAutopathSuffix, fqdn.Join(fqdn.Root, "cluster", "local"))
+	search, err := autopath.NewZone(fqdn.Join(fqdn.Root, "cluster", "local"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func parseQuery(question string, edns bool) *dns.Msg {
 func newQuery(name string, qtype uint16, searchLists ...string) *dns.Msg {
 	q := new(dns.Msg).SetQuestion(name, qtype).SetEdns0(1232, false)
 	for _, list := range searchLists {
-		q.IsEdns0().Option = append(q.IsEdns0().Option, &dns.EDNS0_LOCAL{Code: autopath.DefaultOption, Data: []byte(list)})
+		q.IsEdns0().Option = append(q.IsEdns0().Option, &dns.EDNS0_LOCAL{Code: autopath.Option, Data: []byte(list)})
 	}
 	return q
 }
@@ -133,7 +133,7 @@ func isExpanded(m *dns.Msg) bool {
 	n := 0
 	if opt := m.IsEdns0(); opt != nil {
 		for _, o := range opt.Option {
-			if local, ok := o.(*dns.EDNS0_LOCAL); ok && local.Code == autopath.DefaultOption && len(local.Data) == 0 {
+			if local, ok := o.(*dns.EDNS0_LOCAL); ok && local.Code == autopath.Option && len(local.Data) == 0 {
 				n++
 			}
 		}

@@ -63,7 +63,7 @@ func (r refusalReason) allowsFallback() bool { return r != notRefused && r != re
 // extendedLimit is the extended error of a query refused at a limit that does not depend on its name. A node cache
 // does not cache such a reply from the cluster DNS: all pods of a node are one client there, and one pod may use up
 // the share. In replies of other servers the code is ignored: the owner of a zone could use it to prevent the caching
-// of failures. The code is for private use (RFC 8914 section 5.2). That it equals autopath.DefaultOption has no
+// of failures. The code is for private use (RFC 8914 section 5.2). That it equals autopath.Option has no
 // meaning: info codes and option codes are in different registries.
 const extendedLimit = 65313
 

@@ -34,7 +34,7 @@ func queryVariants(name string, qtype uint16) []*dns.Msg {
 		},
 		func(m *dns.Msg) {
 			m.SetEdns0(1232, false).IsEdns0().Option = []dns.EDNS0{
-				&dns.EDNS0_LOCAL{Code: autopath.DefaultOption, Data: []byte("default.svc.cluster.local,example")}}
+				&dns.EDNS0_LOCAL{Code: autopath.Option, Data: []byte("default.svc.cluster.local,example")}}
 		},
 		func(m *dns.Msg) { m.Extra = []dns.RR{&dns.A{Hdr: header(".", dns.TypeA, 0), A: []byte{1, 2, 3, 4}}} },
 	}
@@ -74,7 +74,7 @@ func replyFromRecords(t testing.TB, s *Server, packet []byte, at time.Time) []by
 		return q.reply(answer{source: fromServer, rcode: q.rejectCode}, nil).wire
 	}
 	r, ok := s.zoneRecords(t.Context(), q, s.cfg.Zone.Snapshot())
-	if _, below := q.name.Within(s.autopath.Suffix); below || !ok {
+	if _, below := q.name.Within(autopath.Suffix); below || !ok {
 		r = s.forward(t.Context(), q)
 	}
 	a := r.await(t.Context()).withRecords()

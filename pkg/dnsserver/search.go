@@ -18,9 +18,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// DefaultAutopathSuffix is the default autopath domain, ap.k8s.io (KEP-2009).
-const DefaultAutopathSuffix fqdn.Name = "\x02ap\x03k8s\x02io\x00"
-
 // MaxHostSuffixes is the largest number of domains outside the cluster in a search list. Each may
 // cost an upstream query. glibc before 2.26 uses at most six domains, three of which are the
 // cluster's, and musl those of a line of at most 254 characters.
@@ -32,17 +29,11 @@ const MaxHostSuffixes = 8
 // MX of a name that has only AAAA records.
 const maxSubqueries = MaxHostSuffixes + 2
 
-// Autopath configures the expansion of search lists. The zero value has all defaults.
+// Autopath configures the expansion of search lists.
 type Autopath struct {
-	// Suffix is the autopath domain, below which names are expanded; "": DefaultAutopathSuffix.
-	Suffix fqdn.Name
-
-	// HostSuffixes are the search domains of the nodes. In the search list of a name below
-	// Suffix they follow those of the cluster. At most MaxHostSuffixes.
+	// HostSuffixes are the search domains of the nodes. In the search list of a name below autopath.Suffix they
+	// follow those of the cluster. Domains after the first MaxHostSuffixes are ignored.
 	HostSuffixes []fqdn.Name
-
-	// Option is the code of the EDNS0 option SearchPaths; 0: autopath.DefaultOption.
-	Option uint16
 
 	// NodeCaches is the Service of the node caches. The option is ignored unless the client is one of its endpoints,
 	// because a query with a search list costs as much as many queries. The zero value refers to no Service.
@@ -55,27 +46,6 @@ type Autopath struct {
 
 // Service is the name of a Service. The zero value refers to no Service.
 type Service struct{ Namespace, Name string }
-
-// setDefaults sets the defaults, validates the configuration and returns the autopath zone.
-func (a *Autopath) setDefaults(domain fqdn.Name) (autopath.Zone, error) {
-	if a.Suffix == "" {
-		a.Suffix = DefaultAutopathSuffix
-	}
-	if a.Option == 0 {
-		a.Option = autopath.DefaultOption
-	}
-	if a.Option < autopath.MinOption || a.Option > autopath.MaxOption {
-		return autopath.Zone{},
-			fmt.Errorf("field Option: %d: want %d to %d", a.Option, autopath.MinOption, autopath.MaxOption)
-	}
-	if n := len(a.HostSuffixes); n > MaxHostSuffixes {
-		return autopath.Zone{}, fmt.Errorf("field HostSuffixes has %d domains: want at most %d", n, MaxHostSuffixes)
-	}
-	if i := slices.Index(a.HostSuffixes, ""); i >= 0 {
-		return autopath.Zone{}, fmt.Errorf("field HostSuffixes[%d] is empty", i)
-	}
-	return autopath.NewZone(a.Suffix, domain)
-}
 
 // How a query requests an expansion: values of the metric label "by".
 const (
@@ -103,7 +73,7 @@ func (s *Server) expandSearch(ctx context.Context, q *query) (r result, ok bool)
 	count := 0 // of options with the code
 	for options := q.options; len(options) > 0; {
 		end := optionHeaderLen + int(binary.BigEndian.Uint16(options[2:]))
-		if binary.BigEndian.Uint16(options) == s.cfg.Autopath.Option {
+		if binary.BigEndian.Uint16(options) == autopath.Option {
 			value, count = options[optionHeaderLen:end], count+1
 		}
 		options = options[end:]
@@ -132,11 +102,11 @@ func (s *Server) expandName(ctx context.Context, q *query, kind autopath.Kind, r
 		})
 	case kind == autopath.Malformed:
 		a.rcode = dns.RcodeNameError
-	case q.name == s.autopath.Suffix && q.qtype == dns.TypeSOA:
-		soa := s.soa(s.autopath.Suffix, snapshot)
+	case q.name == autopath.Suffix && q.qtype == dns.TypeSOA:
+		soa := s.soa(autopath.Suffix, snapshot)
 		soa.Hdr.Name = q.presentationName()
 		a.answers = []dns.RR{soa}
-	case q.name == s.autopath.Suffix && q.qtype == dns.TypeNS:
+	case q.name == autopath.Suffix && q.qtype == dns.TypeNS:
 		a.answers = []dns.RR{&dns.NS{Hdr: header(q.presentationName(), dns.TypeNS, s.cfg.TTL), Ns: s.primary.String()}}
 	} // all other names are empty non-terminals: NODATA
 	return result{answer: s.withSOA(a, s.negativeTTL(snapshot), snapshot)}
@@ -157,7 +127,7 @@ func (s *Server) walkName(ctx context.Context, q *query, candidates []fqdn.Name,
 // autopath zone with the negative TTL. It returns other answers unchanged.
 func (s *Server) withSOA(a answer, ttl uint32, snapshot *zone.Snapshot) answer {
 	if len(a.answers) == 0 && a.rcode != dns.RcodeServerFailure {
-		soa := s.soa(s.autopath.Suffix, snapshot)
+		soa := s.soa(autopath.Suffix, snapshot)
 		soa.Hdr.Ttl, soa.Minttl = min(soa.Hdr.Ttl, ttl), ttl
 		a.authority = []dns.RR{soa}
 	}
@@ -174,7 +144,7 @@ func (s *Server) expandOption(ctx context.Context, q *query, paths []fqdn.Name) 
 		if a.refused.allowsFallback() {
 			return a
 		}
-		a.echo = s.cfg.Autopath.Option
+		a.echo = autopath.Option
 		if a.rcode != dns.RcodeServerFailure && len(a.answers)+len(a.authority) == 0 {
 			// The authority section of the negative answer for the bare name, from the zone or the cache: the
 			// walk has just queried the other servers. It is empty if neither has the answer.
@@ -248,7 +218,7 @@ func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, to desti
 	if value, err := autopath.Encode(paths); err == nil { // else the host suffixes are too long for the option
 		bare := m.Copy()
 		bare.Question[0].Name = request.Name.String()
-		bare.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: s.cfg.Autopath.Option, Data: value}}
+		bare.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: autopath.Option, Data: value}}
 		reply, err := to.Exchange(ctx, bare)
 		sent := s.metrics.autopath.sent.WithLabelValues
 		switch {
@@ -288,7 +258,7 @@ func (s *Server) echoes(reply *dns.Msg) bool {
 	opt := reply.IsEdns0()
 	return opt != nil && slices.ContainsFunc(opt.Option, func(o dns.EDNS0) bool {
 		local, ok := o.(*dns.EDNS0_LOCAL)
-		return ok && local.Code == s.cfg.Autopath.Option && len(local.Data) == 0
+		return ok && local.Code == autopath.Option && len(local.Data) == 0
 	})
 }
 

@@ -20,68 +20,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// TestAutopath_Defaults checks valid and invalid configurations on both sides of each limit.
-func TestAutopath_Defaults(t *testing.T) {
-	suffixes := func(n int) (list []fqdn.Name) {
-		for i := range n {
-			list = append(list, mustName(t, fmt.Sprintf("d%d.example", i)))
-		}
-		return list
-	}
-	tests := []struct {
-		config Autopath
-		err    string
-	}{
-		{Autopath{}, ""},
-		{Autopath{Option: 65000}, "field Option: 65000: want 65001 to 65534"},
-		{Autopath{Option: 65001}, ""},
-		{Autopath{Option: 65534}, ""},
-		{Autopath{Option: 65535}, "field Option: 65535"},
-		{Autopath{HostSuffixes: suffixes(8)}, ""},
-		{Autopath{HostSuffixes: suffixes(9)}, "HostSuffixes has 9 domains: want at most 8"},
-		{Autopath{HostSuffixes: []fqdn.Name{""}}, "HostSuffixes[0] is empty"},
-		{Autopath{Suffix: mustName(t, "local")},
-			"cluster domain cluster.local. is below the suffix local.: its names could not be resolved"},
-	}
-	for _, tt := range tests {
-		_, err := tt.config.setDefaults(mustName(t, "cluster.local"))
-		if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
-			t.Errorf("%+v: got the error %v, want %q", tt.config, err, tt.err)
-		}
-	}
-}
-
-// TestSearch_CustomSuffix: a configured suffix and option replace the default ones.
-func TestSearch_CustomSuffix(t *testing.T) {
-	s := newServer(t, "service shop/web 10.96.0.7\nloaded", Config{Autopath: Autopath{Suffix: mustName(t, "pods.test"), Option: 65001}})
-	if m := exchangeDirect(t, s, newQuery("web.search.shop.cluster.local.pods.test.", dns.TypeA)); len(m.Answer) != 2 {
-		t.Errorf("configured suffix: got %v, want two records", m)
-	}
-	if m := exchangeDirect(t, s, newQuery(autopathName("web", "shop"), dns.TypeA)); m.Rcode != dns.RcodeRefused {
-		t.Errorf("default suffix: got %v, want REFUSED", m)
-	}
-	q := newQuery("web.", dns.TypeA, "shop.svc.cluster.local")
-	if m := exchangeDirect(t, s, q); len(m.Answer) != 0 {
-		t.Errorf("default option: got %v, want no records", m)
-	}
-	q.IsEdns0().Option[0].(*dns.EDNS0_LOCAL).Code = 65001
-	if m := exchangeDirect(t, s, q); len(m.Answer) != 2 {
-		t.Errorf("configured option: got %v, want two records", m)
-	}
-}
-
-// TestSearch_SuffixInClusterDomain: the autopath suffix may be below the cluster domain. Its names
-// are then expanded, and not answered from the zone.
-func TestSearch_SuffixInClusterDomain(t *testing.T) {
-	s := startServer(t, "service shop/web 10.96.0.7\nloaded", Config{Autopath: Autopath{Suffix: mustName(t, "ap.cluster.local")}})
-	for _, network := range []string{"udp", "tcp"} {
-		m := s.exchange(t, network, newQuery("web.search.shop.cluster.local.ap.cluster.local.", dns.TypeA))
-		if len(m.Answer) != 2 {
-			t.Errorf("over %s: got %v, want two records", network, m)
-		}
-	}
-}
-
 // TestSearchPaths_Clients: the option is honoured for the endpoints of the node caches, or for
 // clients in the allowed networks. Another client gets the answer for the bare name, without echo.
 // Autopath names are expanded for all clients: the server has their search list itself.
@@ -250,7 +188,7 @@ func TestSearch_AgreesWithDocs(t *testing.T) {
 	}
 
 	for _, row := range []string{
-		fmt.Sprintf("| option code | %d; may be any from %d to %d:", autopath.DefaultOption, autopath.MinOption, autopath.MaxOption),
+		fmt.Sprintf("| option code | %d |", autopath.Option),
 		fmt.Sprintf("| domains in the option | %d |", autopath.MaxPaths),
 		fmt.Sprintf("| octets of the option's value | %d |", autopath.MaxText),
 		fmt.Sprintf("| host suffixes of a server, and domains outside the cluster in the option | %d |", MaxHostSuffixes),

@@ -39,7 +39,7 @@ type Config struct {
 	Upstream Exchange
 	Stubs    []Stub
 
-	Autopath Autopath // the zero value: the defaults
+	Autopath Autopath
 
 	// LocalNames makes the server answer names outside the cluster zone itself: localhost, names that no
 	// public server has, and the reverse names of loopback, link-local and documentation addresses. A stub
@@ -134,7 +134,8 @@ func New(cfg Config) (*Server, error) {
 	if nodeCache {
 		cfg.Zone = zone.Empty()
 	}
-	autopathZone, err := cfg.Autopath.setDefaults(cfg.Domain)
+	cfg.Autopath.HostSuffixes = cfg.Autopath.HostSuffixes[:min(len(cfg.Autopath.HostSuffixes), MaxHostSuffixes)]
+	autopathZone, err := autopath.NewZone(cfg.Domain)
 	if err != nil {
 		return nil, fmt.Errorf("autopath: %w", err)
 	}
