@@ -45,10 +45,6 @@ func exists(name string) bool {
 
 func startNode(t *testing.T, statistics dnsserver.ClientStatistics) node {
 	t.Helper()
-	replies, err := cache.New(cache.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	answer := func(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
 		r, h := new(dns.Msg).SetReply(q), dns.RR_Header{Class: dns.ClassINET, Ttl: 60}
 		h.Name, h.Rrtype = q.Question[0].Name, q.Question[0].Qtype
@@ -64,7 +60,7 @@ func startNode(t *testing.T, statistics dnsserver.ClientStatistics) node {
 		return r, nil
 	}
 	domain, corp := fqdn.Join(fqdn.Root, "cluster", "local"), fqdn.Join(fqdn.Root, "corp", "example")
-	s, err := dnsserver.New(dnsserver.Config{Domain: domain, Cache: replies, Statistics: statistics})
+	s, err := dnsserver.New(dnsserver.Config{Domain: domain, Cache: cache.New(cache.Config{}), Statistics: statistics})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ package dnsnode
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -47,16 +46,14 @@ func (s *server) newForwarder(c forwarding) (*forwarder, error) {
 	common := s.client
 	common.Policy = c.Policy
 	if len(c.Upstreams) > 0 || c.ResolvConf != "" {
-		client, err := f.addClient(common, c.Upstreams, "")
-		if err != nil {
-			return nil, err
-		}
+		client := f.addClient(common, c.Upstreams, "")
 		f.Upstream = client.Exchange
 		if len(c.Upstreams) == 0 {
 			f.hostClient = client
 		}
 	}
-	if err := errors.Join(s.addCluster(f, c), s.addStubs(f, c.Stubs, common)); err != nil {
+	s.addCluster(f, c)
+	if err := s.addStubs(f, c.Stubs, common); err != nil {
 		return nil, err
 	}
 	if c.ResolvConf != "" && (f.hostClient != nil || f.cluster != nil) {
@@ -72,16 +69,13 @@ func (s *server) newForwarder(c forwarding) (*forwarder, error) {
 // addCluster forwards to the cluster DNS: names of the cluster, search lists, and reverse
 // names, because only the cluster DNS has the addresses of the cluster. A stub domain may have
 // other reverse names, but not those of c.ClusterReverse.
-func (s *server) addCluster(f *forwarder, c forwarding) error {
+func (s *server) addCluster(f *forwarder, c forwarding) {
 	if len(c.Cluster) == 0 {
-		return nil
+		return
 	}
 	cluster := s.client
 	cluster.Options, cluster.TryTimeout = []uint16{autopath.Option}, clusterTry
-	client, err := f.addClient(cluster, c.Cluster, s.domain.String())
-	if err != nil {
-		return err
-	}
+	client := f.addClient(cluster, c.Cluster, s.domain.String())
 	f.cluster, f.Expander = client, client.Exchange
 	zones := []fqdn.Name{s.domain, zone.InAddrArpa, zone.IP6Arpa}
 	for _, network := range c.ClusterReverse {
@@ -90,7 +84,6 @@ func (s *server) addCluster(f *forwarder, c forwarding) error {
 	for _, zone := range zones {
 		f.Stubs = append(f.Stubs, dnsserver.Stub{Zone: zone, Exchange: client.Exchange, Cluster: true})
 	}
-	return nil
 }
 
 func (s *server) addStubs(f *forwarder, stubs []stubDomain, common upstream.Config) error {
@@ -105,20 +98,17 @@ func (s *server) addStubs(f *forwarder, stubs []stubDomain, common upstream.Conf
 			f.Stubs = append(f.Stubs, dnsserver.Stub{Zone: name, Exchange: z.exchange, Authoritative: true})
 			continue
 		}
-		client, err := f.addClient(common, stub.Servers, stub.Zone)
-		if err != nil {
-			return err
-		}
+		client := f.addClient(common, stub.Servers, stub.Zone)
 		f.Stubs = append(f.Stubs, dnsserver.Stub{Zone: name, Exchange: client.Exchange})
 	}
 	return nil
 }
 
-func (f *forwarder) addClient(c upstream.Config, servers []upstream.Server, zone string) (*upstream.Client, error) {
+func (f *forwarder) addClient(c upstream.Config, servers []upstream.Server, zone string) *upstream.Client {
 	c.Servers, c.Zone = servers, zone
-	client, err := upstream.New(c)
+	client := upstream.New(c)
 	f.clients = append(f.clients, client)
-	return client, err
+	return client
 }
 
 // run runs the clients and applies changes of the host file and of zone files until ctx ends. It calls onChange after

@@ -103,10 +103,7 @@ type server struct {
 // newServer returns a server with this configuration and the cache of its limits. It forwards nothing
 // before apply is called.
 func newServer(c dnsserver.Config, register prometheus.Registerer, log *slog.Logger) (*server, error) {
-	replies, err := cache.New(c.Limits.CacheConfig())
-	if err != nil {
-		return nil, err
-	}
+	replies := cache.New(c.Limits.CacheConfig())
 	loop, answer := &upstream.LoopDetector{}, c.AnswerProbe
 	c.AnswerProbe = func(name string) dns.RR {
 		if answer != nil {

@@ -125,7 +125,7 @@ func TestServer_ReplacedForwarder(t *testing.T) {
 
 // TestNewServer_CacheSize: the cache has the size of the limits.
 func TestNewServer_CacheSize(t *testing.T) {
-	limits := dnsserver.Limits{MaxMemory: dnsserver.MinMemory}
+	limits := dnsserver.Limits{MaxMemory: 4 << 20}
 	server := newTestServer(t, limits)
 	generation := server.cache.Clear()
 	want := limits.CacheConfig().MaxEntries

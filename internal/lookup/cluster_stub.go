@@ -92,10 +92,7 @@ func (c *clusterDNS) run(ctx context.Context, q Question, s libc.Simulator) (out
 
 // newServer returns the server, and the tasks to run beside it.
 func (s *clusterStub) newServer() (*dnsserver.Server, []daemon.Task, error) {
-	var err error
-	if s.cache, err = cache.New(cache.Config{}); err != nil {
-		return nil, nil, err
-	}
+	s.cache = cache.New(cache.Config{})
 	config := dnsserver.Config{
 		Zone: s.zone, Domain: s.search.Domain, TTL: clusterTTL, Cache: s.cache,
 		Autopath: dnsserver.Autopath{HostSuffixes: s.hostSuffixes},
@@ -104,10 +101,7 @@ func (s *clusterStub) newServer() (*dnsserver.Server, []daemon.Task, error) {
 	exchange := func(_ context.Context, query *dns.Msg) (*dns.Msg, error) { return new(dns.Msg).SetReply(query), nil }
 	var tasks []daemon.Task
 	if len(s.upstream) > 0 {
-		client, err := upstream.New(upstream.Config{Servers: s.upstream})
-		if err != nil {
-			return nil, nil, err
-		}
+		client := upstream.New(upstream.Config{Servers: s.upstream})
 		exchange, tasks = client.Exchange, append(tasks, client.Run)
 	}
 	config.Upstream = func(ctx context.Context, query *dns.Msg) (*dns.Msg, error) {

@@ -44,11 +44,7 @@ func newTestServer(t testing.TB, cluster string, config Config) *testServer {
 // newCachingServer returns a server without sockets that has a cache and metrics.
 func newCachingServer(t testing.TB, config Config) *testServer {
 	t.Helper()
-	s := &testServer{registry: prometheus.NewRegistry()}
-	var err error
-	if s.cache, err = cache.New(cache.Config{}); err != nil {
-		t.Fatal(err)
-	}
+	s := &testServer{registry: prometheus.NewRegistry(), cache: cache.New(cache.Config{})}
 	if a := &config.Autopath; a.Allowed == nil && a.NodeCaches == (Service{}) { // unless the test is about it
 		a.Allowed = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
 	}
@@ -56,6 +52,7 @@ func newCachingServer(t testing.TB, config Config) *testServer {
 	if config.Register == nil {
 		config.Register = s.registry
 	}
+	var err error
 	if s.Server, err = New(config); err != nil {
 		t.Fatal(err)
 	}

@@ -81,10 +81,7 @@ func TestForward_OpaqueRecords(t *testing.T) {
 					wire = append(wire, 0xC0, 12, byte(record.rrtype>>8), byte(record.rrtype), 0, 1, 0, 0, 0, 60, 0, byte(len(record.data)))
 					return []dnstest.Message{{Wire: append(wire, record.data...)}}
 				})
-				client, err := upstream.New(upstream.Config{Servers: []upstream.Server{{Addr: server.Addr, TCP: tcp}}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				client := upstream.New(upstream.Config{Servers: []upstream.Server{{Addr: server.Addr, TCP: tcp}}})
 				s := newServer(t, smallCluster, Config{Upstream: client.Exchange})
 				packet := mustPack(t, new(dns.Msg).SetQuestion("www.example.", record.rrtype))
 				for _, via := range []transport{overUDP, overTCP, overUDP} {

@@ -6,7 +6,6 @@ package dnsserver
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -32,26 +31,20 @@ func (kind queryKind) String() string {
 
 // Limits bound what clients can use of the server: [limiter] has the rules. Zero values select the defaults.
 type Limits struct {
-	// MaxQueries is the number of queries that may wait for other servers, from MinQueries to the
-	// constant MaxQueries. At the limit a query gets a stale answer or SERVFAIL.
+	// MaxQueries is the number of queries that may wait for other servers, at least 100. At the limit a query gets a
+	// stale answer or SERVFAIL. Most queries that wait hold a UDP source port, and there are 65535 ports.
 	MaxQueries int
 
-	// MaxMemory is the memory in octets for what clients leave in the server, from MinMemory to
-	// the constant MaxMemory: a quarter for the cache (CacheConfig), an eighth for replies over
-	// TCP that their clients have not read, and the rest for TCP connections. At these limits
-	// replies are evicted from the cache, and connections are closed.
+	// MaxMemory is the memory in octets for what clients leave in the server, at least 4 MiB: a quarter for the
+	// cache (CacheConfig), an eighth for replies over TCP that their clients have not read, and the rest for TCP
+	// connections. At these limits replies are evicted from the cache, and connections are closed.
 	MaxMemory int
 }
 
-// Defaults and bounds of Limits. Most queries that wait hold a UDP source port, and there are 65535 ports.
+// Defaults of Limits.
 const (
 	DefaultMaxQueries = 4096
-	MinQueries        = 100
-	MaxQueries        = 65535
-
-	DefaultMaxMemory = 64 << 20
-	MinMemory        = 4 << 20
-	MaxMemory        = 1 << 30
+	DefaultMaxMemory  = 64 << 20
 )
 
 const (
@@ -64,22 +57,14 @@ const (
 	replyMemory = 64 << 10
 )
 
-// setDefaults validates l and replaces zero values.
-func (l *Limits) setDefaults() error {
-	l.MaxQueries = cmp.Or(l.MaxQueries, DefaultMaxQueries)
-	l.MaxMemory = cmp.Or(l.MaxMemory, DefaultMaxMemory)
-	switch {
-	case l.MaxQueries < MinQueries || l.MaxQueries > MaxQueries:
-		return fmt.Errorf("MaxQueries %d: want %d to %d", l.MaxQueries, MinQueries, MaxQueries)
-	case l.MaxMemory < MinMemory || l.MaxMemory > MaxMemory:
-		return fmt.Errorf("MaxMemory %d: want %d to %d", l.MaxMemory, MinMemory, MaxMemory)
-	}
-	return nil
+// withDefaults returns the limits with the defaults for zero values.
+func (l Limits) withDefaults() Limits {
+	return Limits{MaxQueries: cmp.Or(l.MaxQueries, DefaultMaxQueries), MaxMemory: cmp.Or(l.MaxMemory, DefaultMaxMemory)}
 }
 
 // CacheConfig returns the size of the cache for these limits.
 func (l Limits) CacheConfig() cache.Config {
-	octets := cmp.Or(l.MaxMemory, DefaultMaxMemory) / 4
+	octets := l.withDefaults().MaxMemory / 4
 	return cache.Config{MaxBytes: octets, MaxEntries: octets / (cache.DefaultMaxBytes / cache.DefaultMaxEntries)}
 }
 

@@ -281,10 +281,7 @@ func TestLimits_AgreeWithDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	const mebibyte = 1 << 20
-	var limits Limits
-	if err := limits.setDefaults(); err != nil {
-		t.Fatal(err)
-	}
+	limits := Limits{}.withDefaults()
 	size := limits.CacheConfig()
 	for _, row := range []string{
 		fmt.Sprintf("| reply over UDP | the size that the client accepts, at most %d octets |", maxUDP),

@@ -5,7 +5,6 @@ package dnsserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -118,22 +117,14 @@ type Server struct {
 	logIgnoredOnce sync.Once // for the warning that the cluster DNS ignores search lists
 }
 
-// New returns a server and registers its metrics. Its error names the invalid field of cfg. It
+// New returns a server and registers its metrics. Its error is about Config.Domain. It
 // panics if the metrics are registered already, as prometheus does.
 func New(cfg Config) (*Server, error) {
-	if cfg.Cache == nil {
-		return nil, errors.New("no cache configured: set Config.Cache")
-	}
-	if cfg.Domain == "" || cfg.Domain == fqdn.Root {
-		return nil, errors.New("no cluster domain configured: set Config.Domain to a domain below the root")
-	}
 	nodeCache := cfg.Zone == nil
-	if err := cfg.Limits.setDefaults(); err != nil {
-		return nil, fmt.Errorf("limits: %w", err)
-	}
 	if nodeCache {
 		cfg.Zone = zone.Empty()
 	}
+	cfg.Limits = cfg.Limits.withDefaults()
 	cfg.Autopath.HostSuffixes = cfg.Autopath.HostSuffixes[:min(len(cfg.Autopath.HostSuffixes), MaxHostSuffixes)]
 	autopathZone, err := autopath.NewZone(cfg.Domain)
 	if err != nil {

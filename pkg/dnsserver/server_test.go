@@ -193,19 +193,6 @@ func TestResolve_ReturnedQuery(t *testing.T) {
 	}
 }
 
-// TestNew_NoDomain: the error for a missing cluster domain names the field.
-func TestNew_NoDomain(t *testing.T) {
-	c, err := cache.New(cache.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, domain := range []fqdn.Name{"", fqdn.Root} {
-		if _, err := New(Config{Cache: c, Domain: domain}); err == nil || !strings.Contains(err.Error(), "Config.Domain") {
-			t.Errorf("%q: got %v, want an error about Config.Domain", domain, err)
-		}
-	}
-}
-
 // TestHandle_NeverBlocks: handle answers from the zone and the cache at once. For all other
 // queries it returns a function that waits, and does not query a server itself. Either way a
 // query is counted once.

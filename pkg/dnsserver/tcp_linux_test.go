@@ -66,10 +66,7 @@ func TestForward_NoDescriptors(t *testing.T) {
 	server := dnstest.Start(t, func(_ string, q *dns.Msg) []dnstest.Message { return validReply(t, q) })
 	for name, tcp := range map[string]bool{"UDP": false, "TCP": true} {
 		t.Run(name, func(t *testing.T) {
-			client, err := upstream.New(upstream.Config{Servers: []upstream.Server{{Addr: server.Addr, TCP: tcp}}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := upstream.New(upstream.Config{Servers: []upstream.Server{{Addr: server.Addr, TCP: tcp}}})
 			s := newTestServer(t, smallCluster, Config{Upstream: client.Exchange})
 			ask := func() *dns.Msg { return exchangeDirect(t, s.Server, parseQuery("www.example. A", true)) }
 			restore := exhaustDescriptors(t)

@@ -89,7 +89,7 @@ func (s *testServer) dialFrom(t *testing.T, client netip.Addr) net.Conn {
 // used for the longest time, of the client with the most connections, also if a query waits there.
 func TestStreams_Replaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limits := Limits{MaxMemory: MinMemory}
+		limits := Limits{MaxMemory: 4 << 20}
 		all := newStreams(limits, newMetrics(nil, false))
 		greedy, modest := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 		var slots []*slot

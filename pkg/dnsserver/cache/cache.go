@@ -6,7 +6,6 @@ package cache
 import (
 	"cmp"
 	"encoding/binary"
-	"fmt"
 	"hash/maphash"
 	"math/bits"
 	"strings"
@@ -21,14 +20,15 @@ import (
 const (
 	DefaultMaxEntries = 20_000
 	DefaultMaxBytes   = 16 << 20
-	DefaultMaxTTL     = time.Hour
-	DefaultMaxDenial  = 30 * time.Minute
-	DefaultMaxStale   = time.Hour
 )
 
 const (
-	// maxEntries bounds Config.MaxEntries: at this size the empty buckets take 128 MiB.
-	maxEntries = 1 << 24
+	// MaxTTL caps the TTL of answers, and MaxDenial that of negative replies.
+	MaxTTL    = time.Hour
+	MaxDenial = 30 * time.Minute
+	// MaxStale is how long a reply that is not a failure is retained after its TTL.
+	MaxStale = time.Hour
+
 	// prefetchHits is the number of hits from which an entry is prefetched.
 	prefetchHits = 3
 	// prefetchWindow is the part of a TTL in which an entry is prefetched: the last tenth.
@@ -43,41 +43,11 @@ const (
 
 // Config holds the bounds of a Cache. Zero values select the defaults.
 type Config struct {
-	// MaxEntries is the largest number of replies, at most 16,777,216. 0: DefaultMaxEntries.
-	MaxEntries int
+	MaxEntries int // the largest number of replies; 0: DefaultMaxEntries
 
 	// MaxBytes is the largest memory of the replies with their overhead, in bytes. The empty
 	// cache takes 8 bytes more for each of MaxEntries. 0: DefaultMaxBytes.
 	MaxBytes int
-
-	// MaxTTL caps the TTL of answers, and MaxDenial that of negative replies. Each is at
-	// least a second. 0: DefaultMaxTTL and DefaultMaxDenial.
-	MaxTTL, MaxDenial time.Duration
-
-	// MaxStale is how long a reply that is not a failure is retained after its TTL. 0:
-	// DefaultMaxStale; negative: not at all.
-	MaxStale time.Duration
-}
-
-// setDefaults validates c and replaces zero values.
-func (c *Config) setDefaults() error {
-	if c.MaxEntries < 0 || c.MaxEntries > maxEntries {
-		return fmt.Errorf("MaxEntries is %d: want 0 to %d", c.MaxEntries, maxEntries)
-	}
-	if c.MaxBytes < 0 {
-		return fmt.Errorf("MaxBytes is %d: want 0 or more", c.MaxBytes)
-	}
-	for field, value := range map[string]time.Duration{"MaxTTL": c.MaxTTL, "MaxDenial": c.MaxDenial} {
-		if value < 0 || value > 0 && value < time.Second {
-			return fmt.Errorf("%s is %v: want 0 or at least 1s", field, value)
-		}
-	}
-	c.MaxEntries = cmp.Or(c.MaxEntries, DefaultMaxEntries)
-	c.MaxBytes = cmp.Or(c.MaxBytes, DefaultMaxBytes)
-	c.MaxTTL = cmp.Or(c.MaxTTL, DefaultMaxTTL)
-	c.MaxDenial = cmp.Or(c.MaxDenial, DefaultMaxDenial)
-	c.MaxStale = max(cmp.Or(c.MaxStale, DefaultMaxStale), 0)
-	return nil
 }
 
 // Cache holds replies by question. All methods may be called concurrently, and readers
@@ -97,13 +67,11 @@ type Cache struct {
 	evictions atomic.Uint64
 }
 
-// New returns an empty cache. The error is about cfg.
-func New(cfg Config) (*Cache, error) {
-	if err := cfg.setDefaults(); err != nil {
-		return nil, err
-	}
+// New returns an empty cache.
+func New(cfg Config) *Cache {
+	cfg.MaxEntries, cfg.MaxBytes = cmp.Or(cfg.MaxEntries, DefaultMaxEntries), cmp.Or(cfg.MaxBytes, DefaultMaxBytes)
 	size := 1 << bits.Len(uint(cfg.MaxEntries-1))
-	return &Cache{cfg: cfg, seed: maphash.MakeSeed(), buckets: make([]atomic.Pointer[entry], size)}, nil
+	return &Cache{cfg: cfg, seed: maphash.MakeSeed(), buckets: make([]atomic.Pointer[entry], size)}
 }
 
 // Get looks up the reply to q at a time, and counts the hit. Without an entry, the State of the Hit
@@ -249,10 +217,10 @@ func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time, options PutOption
 	if e := c.keepDenied(k, hash, reply, &s, now, options); e != nil {
 		return Hit{State: Failing, entry: e}, false
 	}
-	ttl = min(ttl, c.maxTTL(kind, options))
+	ttl = min(ttl, maxTTLOf(kind, options))
 	limit := ttl
 	if kind == answer || kind == uncacheable { // a CNAME may outlive the address of its target
-		limit = seconds(c.cfg.MaxTTL)
+		limit = seconds(MaxTTL)
 	}
 	e := newEntry(k, name, reply, &s, kind, limit)
 	if e == nil {
@@ -263,7 +231,7 @@ func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time, options PutOption
 	if e.kind == failure {
 		e.cause = options.Cause
 	} else {
-		e.retention += c.cfg.MaxStale
+		e.retention += MaxStale
 	}
 	hit = Hit{State: Fresh, entry: e}
 	if kind == uncacheable || ttl == 0 || options.Discard || e.size() > c.cfg.MaxBytes {
@@ -272,15 +240,15 @@ func (c *Cache) Put(q Question, reply *dns.Msg, now time.Time, options PutOption
 	return hit, c.store(k, e, now, options)
 }
 
-// maxTTL returns the largest TTL of a kind of reply, in seconds.
-func (c *Cache) maxTTL(kind replyKind, options PutOptions) uint32 {
+// maxTTLOf returns the largest TTL of a kind of reply, in seconds.
+func maxTTLOf(kind replyKind, options PutOptions) uint32 {
 	switch kind {
 	case denial:
-		return seconds(c.cfg.MaxDenial)
+		return seconds(MaxDenial)
 	case failure:
 		return max(1, seconds(cmp.Or(options.RetryInterval, DefaultRetryInterval))) // RFC 9520 section 3.2: at least 1 s
 	}
-	return seconds(c.cfg.MaxTTL)
+	return seconds(MaxTTL)
 }
 
 // seconds returns d as a TTL.

@@ -20,7 +20,7 @@
 // be wrong for another client, are truncated replies, NXDOMAIN without an SOA, CNAME chains without an end, and replies with
 // a TTL of zero. Records that do not belong to the question are dropped.
 //
-// An answer is retained for Config.MaxStale after its TTL. Whether it is used then is the decision of the caller, based on
+// An answer is retained for MaxStale after its TTL. Whether it is used then is the decision of the caller, based on
 // [State] (RFC 8767). With [PutOptions.LastKnownGood] an answer whose name is denied becomes stale, and is retained for that
 // time.
 //

@@ -51,16 +51,14 @@ const (
 	afterRun
 )
 
-// New returns a client of cfg.Servers. The error is about cfg.
-func New(cfg Config) (*Client, error) {
-	if err := cfg.setDefaults(); err != nil {
-		return nil, fmt.Errorf("upstream: %w", err)
-	}
+// New returns a client of cfg.Servers.
+func New(cfg Config) *Client {
+	cfg.setDefaults()
 	c := &Client{cfg: cfg, changed: make(chan struct{}, 1), failed: make(chan struct{}, 1), drains: map[*func()]bool{},
 		room: semaphore.NewWeighted(maxLong)}
 	c.servers.Store(new([]*server))
 	c.SetServers(cfg.Servers)
-	return c, nil
+	return c
 }
 
 // SetServers replaces the servers. A server that stays in the list keeps its health and

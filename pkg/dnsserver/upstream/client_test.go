@@ -19,16 +19,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 )
 
-func TestNew_NegativeConfig(t *testing.T) {
-	for _, cfg := range []upstream.Config{
-		{TryTimeout: -1}, {Timeout: -1}, {IdleTimeout: -1}, {LoopCheck: -1},
-	} {
-		if _, err := upstream.New(cfg); err == nil {
-			t.Errorf("%+v is accepted", cfg)
-		}
-	}
-}
-
 // answering returns a function that starts a server with one reply to all queries.
 func answering(rcode int, addresses ...string) func(testing.TB) *fake {
 	return func(t testing.TB) *fake { return serve(t, always(t, rcode, addresses...)) }

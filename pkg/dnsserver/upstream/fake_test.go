@@ -140,10 +140,7 @@ func newClient(t testing.TB, cfg upstream.Config, servers ...*fake) *upstream.Cl
 	for _, s := range servers {
 		cfg.Servers = append(cfg.Servers, s.Server)
 	}
-	c, err := upstream.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := upstream.New(cfg)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()

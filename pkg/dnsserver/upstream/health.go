@@ -34,9 +34,9 @@ type server struct {
 	silent     atomic.Bool  // it was silent while a query waited, and has not replied since
 	looping    atomic.Bool  // in a forwarding loop
 	loggedDown atomic.Bool  // the last log message says that the server is down
+	probed     atomic.Bool  // a goroutine probes it until it replies
 
 	mu       sync.Mutex
-	probed   bool      // a goroutine probes it until it replies
 	loggedAt time.Time // time of the last warning
 	conn     *streamConn
 
@@ -96,32 +96,12 @@ func (c *Client) markSilent(s *server) {
 // client's query is needed to test the server. It is a no-op while Run is not running.
 func (c *Client) probeIfDown(s *server) {
 	if s.beginProbes() && !c.goInRun(func(ctx context.Context) { c.probeUntilUp(ctx, s) }) {
-		s.endProbes(true)
+		s.probed.Store(false)
 	}
 }
 
 // beginProbes reports whether the caller is to probe s.
-func (s *server) beginProbes() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.probed || !s.mayBeDown() {
-		return false
-	}
-	s.probed = true
-	return true
-}
-
-// endProbes reports whether the probes of s end: s is up, or always. A failure after the check begins new probes: it
-// calls beginProbes, which waits for the lock.
-func (s *server) endProbes(always bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !always && s.mayBeDown() {
-		return false
-	}
-	s.probed = false
-	return true
-}
+func (s *server) beginProbes() bool { return s.mayBeDown() && s.probed.CompareAndSwap(false, true) }
 
 // probeUntilUp probes s until it replies, is removed from the list, or ctx ends.
 func (c *Client) probeUntilUp(ctx context.Context, s *server) {
@@ -133,8 +113,12 @@ func (c *Client) probeUntilUp(ctx context.Context, s *server) {
 				c.cfg.Logger.Debug("upstream server does not reply to a probe", "server", s.Server, "error", err)
 			}
 		}
-		if s.endProbes(ctx.Err() != nil || !slices.Contains(*c.servers.Load(), s)) {
-			return
+		isUnused := ctx.Err() != nil || !slices.Contains(*c.servers.Load(), s)
+		if isUnused || !s.mayBeDown() {
+			// A failure after the check has begun new probes, or does so after the Store.
+			if s.probed.Store(false); isUnused || !s.beginProbes() {
+				return
+			}
 		}
 		pause := time.NewTimer(backoff)
 		select {

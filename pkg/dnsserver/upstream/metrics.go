@@ -6,8 +6,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/miekg/dns"
@@ -24,34 +22,7 @@ type Metrics struct {
 	down     *prometheus.Desc
 	looping  *prometheus.Desc
 
-	running clientSet
-}
-
-// clientSet are clients that run. The zero value is empty.
-type clientSet struct {
-	mu      sync.Mutex
-	clients map[*Client]bool
-}
-
-// add adds a client until the returned function is called.
-func (s *clientSet) add(c *Client) (remove func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.clients == nil {
-		s.clients = map[*Client]bool{}
-	}
-	s.clients[c] = true
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.clients, c)
-	}
-}
-
-func (s *clientSet) all() []*Client {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.clients))
+	running sync.Map // *Client, of those that run
 }
 
 // NewMetrics returns metrics that are registered with r. It panics if they are
@@ -95,7 +66,8 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 		}
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, zone, s.String())
 	}
-	for _, c := range m.running.all() {
+	for running := range m.running.Range {
+		c := running.(*Client)
 		for _, s := range c.Status() {
 			gauge(m.down, s.Down, c.cfg.Zone, s.Server)
 			gauge(m.looping, s.Looping, c.cfg.Zone, s.Server)

@@ -36,9 +36,11 @@ func (c *Client) Run(ctx context.Context) error {
 	c.phase, c.run = inRun, ctx
 	c.mu.Unlock()
 	defer c.cfg.Metrics.deleteSeries(prometheus.Labels{"zone": c.cfg.Zone})
-	defer c.cfg.Metrics.running.add(c)()
+	c.cfg.Metrics.running.Store(c, true)
+	defer c.cfg.Metrics.running.Delete(c)
 	if c.cfg.Loop != nil {
-		defer c.cfg.Loop.clients.add(c)()
+		c.cfg.Loop.clients.Store(c, true)
+		defer c.cfg.Loop.clients.Delete(c)
 	}
 	defer c.running.Wait()
 	defer c.endRun() // before Wait, so that no connection is opened during it
@@ -155,7 +157,7 @@ func (c *Client) probeServer(ctx context.Context, s *server) {
 // The zero value is ready to use, with a random key. All clients of a process share one
 // LoopDetector with the server that would receive the probes.
 type LoopDetector struct {
-	clients clientSet // that SetKey wakes
+	clients sync.Map // *Client, of those that run: SetKey wakes them
 
 	mu     sync.Mutex
 	key    []byte          // nil: not yet needed
@@ -180,8 +182,8 @@ func (l *LoopDetector) SetKey(key string) {
 	l.mu.Lock()
 	l.key = sum[:]
 	l.mu.Unlock()
-	for _, c := range l.clients.all() {
-		wake(c.changed)
+	for c := range l.clients.Range {
+		wake(c.(*Client).changed)
 	}
 }
 

@@ -49,7 +49,7 @@ var (
 	ErrLoop = errors.New("every upstream server is in a forwarding loop: remove this server from the host's resolv.conf")
 )
 
-// Config configures a Client. Zero values select the defaults, except where noted.
+// Config configures a Client. Zero values select the defaults.
 type Config struct {
 	Servers []Server // may be empty until SetServers
 	Policy  Policy   // the order of the servers; "": Sequential
@@ -72,29 +72,11 @@ type Config struct {
 	Logger *slog.Logger // nil: no logs
 }
 
-// setDefaults validates c and replaces zero values.
-func (c *Config) setDefaults() error {
-	for _, v := range []struct {
-		name         string
-		value        *time.Duration
-		defaultValue time.Duration
-	}{
-		{"TryTimeout", &c.TryTimeout, DefaultTryTimeout},
-		{"Timeout", &c.Timeout, DefaultTimeout},
-		{"IdleTimeout", &c.IdleTimeout, DefaultIdleTimeout},
-		{"LoopCheck", &c.LoopCheck, DefaultLoopCheck},
-	} {
-		if *v.value < 0 {
-			return fmt.Errorf("%s is negative: %v", v.name, *v.value)
-		}
-		if *v.value == 0 {
-			*v.value = v.defaultValue
-		}
-	}
-	c.Policy = cmp.Or(c.Policy, Sequential)
-	if !slices.Contains(Policies(), string(c.Policy)) {
-		return fmt.Errorf("policy %q: want one of %q", c.Policy, Policies())
-	}
+func (c *Config) setDefaults() {
+	c.TryTimeout = cmp.Or(c.TryTimeout, DefaultTryTimeout)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, DefaultIdleTimeout)
+	c.LoopCheck = cmp.Or(c.LoopCheck, DefaultLoopCheck)
 	c.Zone = dns.Fqdn(c.Zone)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -102,8 +84,6 @@ func (c *Config) setDefaults() error {
 	if c.Metrics == nil {
 		c.Metrics = NewMetrics(prometheus.NewRegistry())
 	}
-	c.Options = slices.Clone(c.Options)
-	return nil
 }
 
 // Policy is the order in which the servers are tried. Servers that may be down are always last.
@@ -117,9 +97,6 @@ const (
 	// RoundRobin begins with the next server for each query.
 	RoundRobin Policy = "roundRobin"
 )
-
-// Policies returns all policies.
-func Policies() []string { return []string{string(Sequential), string(Random), string(RoundRobin)} }
 
 // order returns the servers in the order of the policy, with those that may be down at the end.
 // Looping servers are left out.

@@ -151,10 +151,7 @@ func TestExchange_LateReplies(t *testing.T) {
 func TestExchange_IdleSocket(t *testing.T) {
 	noLeaks(t)
 	s := serve(t, always(t, dns.RcodeSuccess, "192.0.2.1"))
-	c, err := upstream.New(upstream.Config{Servers: []upstream.Server{s.Server}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := upstream.New(upstream.Config{Servers: []upstream.Server{s.Server}})
 	expect(t, c, "192.0.2.1")
 }
 
