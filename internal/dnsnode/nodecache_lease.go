@@ -175,16 +175,12 @@ func (l *lease) lookup(ctx context.Context) (addrs, servers []netip.AddrPort, er
 			addrs = append(addrs, addr)
 		}
 	}
-	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
-		records, err := l.query(ctx, l.service.String(), qtype)
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, rr := range records {
-			if addr, ok := addressOf(rr); ok {
-				servers = append(servers, netip.AddrPortFrom(addr, fallbackPort))
-			}
-		}
+	found, err := lookupAddrs(ctx, l.exchange, l.service)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, addr := range found {
+		servers = append(servers, netip.AddrPortFrom(addr, fallbackPort))
 	}
 	slices.SortFunc(servers, netip.AddrPort.Compare)
 	return addrs, servers[:min(len(servers), maxFallback)], nil
@@ -199,26 +195,36 @@ func (l *lease) isService(ctx context.Context, addr netip.Addr) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	records, err := l.query(ctx, reverse, dns.TypePTR)
+	records, err := queryRecords(ctx, l.exchange, reverse, dns.TypePTR)
 	return len(records) > 0, err
 }
 
-// addressOf returns the address in an address record.
-func addressOf(rr dns.RR) (netip.Addr, bool) {
-	var ip net.IP
-	switch rr := rr.(type) {
-	case *dns.A:
-		ip = rr.A
-	case *dns.AAAA:
-		ip = rr.AAAA
+// lookupAddrs returns the addresses of a name: none if it does not exist.
+func lookupAddrs(ctx context.Context, exchange dnsserver.Exchange, name fqdn.Name) (addrs []netip.Addr, err error) {
+	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
+		records, err := queryRecords(ctx, exchange, name.String(), qtype)
+		if err != nil {
+			return nil, err
+		}
+		for _, rr := range records {
+			var ip net.IP
+			switch rr := rr.(type) {
+			case *dns.A:
+				ip = rr.A
+			case *dns.AAAA:
+				ip = rr.AAAA
+			}
+			if addr, ok := netip.AddrFromSlice(ip); ok {
+				addrs = append(addrs, addr.Unmap())
+			}
+		}
 	}
-	addr, ok := netip.AddrFromSlice(ip)
-	return addr.Unmap(), ok
+	return addrs, nil
 }
 
-// query returns the records of a name: none if it does not exist.
-func (l *lease) query(ctx context.Context, name string, qtype uint16) ([]dns.RR, error) {
-	reply, err := l.exchange(ctx, new(dns.Msg).SetQuestion(name, qtype))
+// queryRecords returns the records of a name: none if it does not exist.
+func queryRecords(ctx context.Context, exchange dnsserver.Exchange, name string, qtype uint16) ([]dns.RR, error) {
+	reply, err := exchange(ctx, new(dns.Msg).SetQuestion(name, qtype))
 	switch {
 	case err != nil:
 		return nil, err

@@ -10,12 +10,11 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
@@ -79,14 +78,19 @@ func (p *pinner) run(ctx context.Context) error {
 	for ctx.Err() == nil && len(p.names) > 0 {
 		before := maps.Clone(p.lines)
 		for _, name := range p.names {
-			if lines, err := p.lookup(ctx, name); err == nil {
-				p.lines[name] = lines
+			addrs, err := lookupAddrs(ctx, p.exchange, name)
+			if err != nil {
+				continue
+			}
+			slices.SortFunc(addrs, netip.Addr.Compare) // servers rotate them
+			p.lines[name] = ""
+			for _, addr := range addrs {
+				p.lines[name] += addr.String() + " " + name.String() + "\n"
 			}
 		}
 		if !maps.Equal(p.lines, before) {
-			text := p.publish()
-			if err := p.write(text); err != nil {
-				p.log.Warn("cannot keep the addresses of pinned names for the next start", "file", p.file, "error", err)
+			if text := p.publish(); p.file != "" {
+				p.write(text)
 			}
 		}
 		daemon.Sleep(ctx, pinnedTTL*time.Second)
@@ -94,31 +98,12 @@ func (p *pinner) run(ctx context.Context) error {
 	return nil
 }
 
-func (p *pinner) write(text string) error {
-	if p.file == "" {
-		return nil
-	}
-	return atomicfile.Write(p.file, func(w io.Writer) error {
+func (p *pinner) write(text string) {
+	err := atomicfile.Write(p.file, func(w io.Writer) error {
 		_, err := io.WriteString(w, text)
 		return err
 	})
-}
-
-// lookup returns the addresses of a name, none if the name does not exist.
-func (p *pinner) lookup(ctx context.Context, name fqdn.Name) (lines string, err error) {
-	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
-		reply, err := p.exchange(ctx, new(dns.Msg).SetQuestion(name.String(), qtype))
-		if err == nil && reply.Rcode != dns.RcodeSuccess && reply.Rcode != dns.RcodeNameError {
-			err = errors.New(dns.RcodeToString[reply.Rcode])
-		}
-		if err != nil {
-			return "", err
-		}
-		for _, rr := range reply.Answer {
-			if addr, ok := addressOf(rr); ok {
-				lines += addr.String() + " " + name.String() + "\n"
-			}
-		}
+	if err != nil {
+		p.log.Warn("cannot keep the addresses of pinned names for the next start", "file", p.file, "error", err)
 	}
-	return strings.Join(slices.Sorted(strings.Lines(lines)), ""), nil // servers rotate them
 }

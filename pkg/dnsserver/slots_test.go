@@ -121,7 +121,8 @@ func (s *testServer) expectFree(t *testing.T) {
 
 // newNode returns a node cache with servers for the cluster, and servers for everything else.
 func newNode(t *testing.T, cluster, other Exchange) *testServer {
-	stubs := []Stub{{Zone: clusterDomain, Exchange: cluster}, {Zone: zone.InAddrArpa, Exchange: other}, {Zone: zone.IP6Arpa, Exchange: other}}
+	stubs := []Stub{{Zone: clusterDomain, Exchange: cluster},
+		{Zone: zone.InAddrArpa, Exchange: other}, {Zone: zone.IP6Arpa, Exchange: other}}
 	s := newCachingServer(t, Config{Upstream: other, Stubs: stubs})
 	s.SetForwarding(Forwarding{Upstream: other, Stubs: stubs, Expander: other})
 	return s
