@@ -23,8 +23,9 @@ const (
 )
 
 const (
-	// MaxTTL caps the TTL of answers, and MaxDenial that of negative replies.
-	MaxTTL    = time.Hour
+	// MaxTTL caps the TTL of answers.
+	MaxTTL = time.Hour
+	// MaxDenial caps the TTL of negative replies.
 	MaxDenial = 30 * time.Minute
 	// MaxStale is how long a reply that is not a failure is retained after its TTL.
 	MaxStale = time.Hour
