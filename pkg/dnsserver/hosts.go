@@ -126,12 +126,6 @@ func (s *Server) SetHosts(h *Hosts) {
 	s.hosts.Store(h)
 }
 
-// inHosts reports whether a name has an address in the hosts.
-func (s *Server) inHosts(name fqdn.Name) bool {
-	h := s.hosts.Load()
-	return h != nil && len(h.names[name].v4)+len(h.names[name].v6) > 0
-}
-
 // answerFromHosts answers names that have an entry. As in CoreDNS's plugin hosts, a name with addresses has no other
 // records, and the answer for another type is NODATA without SOA. Reverse names have entries for the type PTR only.
 func (s *Server) answerFromHosts(q *query) (a answer, ok bool) {
@@ -148,13 +142,9 @@ func (s *Server) answerFromHosts(q *query) (a answer, ok bool) {
 	owner, limit := q.presentationName(), min(q.maxReply/minRecordLen, maxAddresses)+1
 	switch q.qtype {
 	case dns.TypeA:
-		for _, addr := range rotate(r.v4, limit) {
-			a.answers = append(a.answers, &dns.A{Hdr: header(owner, dns.TypeA, h.TTL), A: addr.AsSlice()})
-		}
+		a.answers = addressRecords(owner, rotate(r.v4, limit), h.TTL)
 	case dns.TypeAAAA:
-		for _, addr := range rotate(r.v6, limit) {
-			a.answers = append(a.answers, &dns.AAAA{Hdr: header(owner, dns.TypeAAAA, h.TTL), AAAA: addr.AsSlice()})
-		}
+		a.answers = addressRecords(owner, rotate(r.v6, limit), h.TTL)
 	case dns.TypePTR:
 		for _, target := range r.targets[:min(len(r.targets), limit)] {
 			a.answers = append(a.answers, &dns.PTR{Hdr: header(owner, dns.TypePTR, h.TTL), Ptr: target.String()})

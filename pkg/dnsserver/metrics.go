@@ -224,9 +224,14 @@ func (m *metrics) observe(via transport, r reply, took time.Duration) {
 
 // observeReply counts and logs the reply to q if there is one.
 func (s *Server) observeReply(q *query, r reply) {
-	if r.wire != nil {
-		s.metrics.observe(q.via, r, time.Since(q.received))
-		s.waited.count(q, &r, s.hostDomains())
-		s.logReply(q, &r)
+	if r.wire == nil {
+		return
+	}
+	s.metrics.observe(q.via, r, time.Since(q.received))
+	s.waited.count(q, &r, s.hostDomains())
+	if l := s.queryLog.Load(); l != nil {
+		if line := l.append(nil, q, &r); line != nil {
+			l.Write(line)
+		}
 	}
 }

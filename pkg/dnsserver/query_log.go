@@ -43,15 +43,6 @@ const LogAll = LogSuccess | LogDenial | LogError
 // SetQueryLog replaces the log of queries. nil: no query is logged. It is safe for concurrent use.
 func (s *Server) SetQueryLog(l *QueryLog) { s.queryLog.Store(l) }
 
-// logReply logs the reply to q.
-func (s *Server) logReply(q *query, r *reply) {
-	if l := s.queryLog.Load(); l != nil {
-		if line := l.append(nil, q, r); line != nil {
-			l.Write(line)
-		}
-	}
-}
-
 // append appends the line of a query with its reply, or nothing if it is not selected.
 func (l *QueryLog) append(b []byte, q *query, r *reply) []byte {
 	isIn := func(zone fqdn.Name) bool {

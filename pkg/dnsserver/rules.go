@@ -64,9 +64,6 @@ func (n *nameRules) lacks(h *Hosts) bool {
 	return true
 }
 
-// isEmpty reports whether no rule matches.
-func (n *nameRules) isEmpty() bool { return n.rewrite == nil && len(n.answers) == 0 }
-
 // of returns the rules for a name. It evaluates all rules, unless it was called for the name before.
 func (r *Rules) of(name fqdn.Name) *nameRules {
 	slot := &r.memo[maphash.String(r.seed, string(name))%memoSize]
@@ -395,6 +392,13 @@ func (s *Server) answerTarget(ctx context.Context, q *query, target string) resu
 
 // hasRules reports whether a rule or an address in the hosts may answer for a name.
 func (s *Server) hasRules(name fqdn.Name) bool {
+	if h := s.hosts.Load(); h != nil && len(h.names[name].v4)+len(h.names[name].v6) > 0 {
+		return true
+	}
 	rules := s.rules.Load()
-	return s.inHosts(name) || rules != nil && !rules.of(name).isEmpty()
+	if rules == nil {
+		return false
+	}
+	n := rules.of(name)
+	return n.rewrite != nil || len(n.answers) > 0
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -109,6 +110,30 @@ func listenTCP(ctx context.Context, addr string, shared bool) (*net.TCPListener,
 		return nil, err
 	}
 	return l, nil
+}
+
+func listenUDP(ctx context.Context, addr netip.AddrPort, shared bool) (*net.UDPConn, error) {
+	config := net.ListenConfig{Control: func(network, address string, c syscall.RawConn) error {
+		if shared {
+			if err := share(network, address, c); err != nil {
+				return err
+			}
+		}
+		return setOptions(c, network, addr.Addr().IsUnspecified())
+	}}
+	conn, err := config.ListenPacket(ctx, "udp", addr.String())
+	if err != nil {
+		return nil, err
+	}
+	c := conn.(*net.UDPConn)
+	if !shared {
+		return c, nil
+	}
+	if err := takeOver(c); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // Addrs returns the addresses, in the order of Listen.

@@ -5,7 +5,6 @@ package dnsserver
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -48,34 +47,13 @@ func limitBuffers(l *net.TCPListener) {
 	})
 }
 
-// listenUDP opens a socket. A socket with a wildcard address also receives the destination address of each packet.
-func listenUDP(ctx context.Context, addr netip.AddrPort, shared bool) (*net.UDPConn, error) {
-	config := net.ListenConfig{Control: func(network, address string, c syscall.RawConn) error {
-		if shared {
-			if err := share(network, address, c); err != nil {
-				return err
-			}
-		}
-		return withDescriptor(c, func(fd int) error { return setOptions(fd, network, addr.Addr().IsUnspecified()) })
-	}}
-	conn, err := config.ListenPacket(ctx, "udp", addr.String())
-	if err != nil {
-		return nil, err
-	}
-	c := conn.(*net.UDPConn)
-	if !shared {
-		return c, nil
-	}
-	if err := takeOver(c); err != nil {
-		c.Close()
-		return nil, err
-	}
-	return c, nil
-}
-
 // setOptions sets the options of a UDP socket. For a wildcard address it requests control
 // messages with the destination address of each packet.
-func setOptions(fd int, network string, wildcard bool) error {
+func setOptions(c syscall.RawConn, network string, wildcard bool) error {
+	return withDescriptor(c, func(fd int) error { return setDescriptorOptions(fd, network, wildcard) })
+}
+
+func setDescriptorOptions(fd int, network string, wildcard bool) error {
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBufferUDP) // best effort
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, sendBufferUDP); err != nil {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, sendBufferUDP) // best effort

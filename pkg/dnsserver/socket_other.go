@@ -6,7 +6,6 @@
 package dnsserver
 
 import (
-	"context"
 	"errors"
 	"net"
 	"net/netip"
@@ -24,17 +23,7 @@ func (s *udpSocket) stopReading() { s.SetReadDeadline(time.Unix(1, 0)) }
 // HoldProcessor is a no-op: the readers wait in the runtime's poller.
 func (s *Sockets) HoldProcessor() (restore func()) { return func() {} }
 
-func listenUDP(ctx context.Context, addr netip.AddrPort, shared bool) (*net.UDPConn, error) {
-	var config net.ListenConfig
-	if shared {
-		config.Control = share
-	}
-	c, err := config.ListenPacket(ctx, "udp", addr.String())
-	if err != nil {
-		return nil, err
-	}
-	return c.(*net.UDPConn), nil
-}
+func setOptions(syscall.RawConn, string, bool) error { return nil }
 
 func limitBuffers(*net.TCPListener) {}
 

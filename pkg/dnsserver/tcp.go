@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -104,7 +105,7 @@ func (st *stream) serve(ctx context.Context) {
 	defer pending.Wait()
 	for {
 		st.conn.SetReadDeadline(time.Now().Add(idleTimeout))
-		if st.server.streams.hasStopped() { // after SetReadDeadline, which may have replaced the deadline of stopReading
+		if s.streams.stopped.Load() { // after SetReadDeadline, which may have replaced the deadline of stopReading
 			return
 		}
 		packet, err := readMessage(st.conn)
@@ -268,7 +269,7 @@ type streams struct {
 
 	mu      sync.Mutex
 	open    map[net.Conn]struct{}
-	stopped bool // after stopReading
+	stopped atomic.Bool // after stopReading; written with mu held
 }
 
 // closeReason is why the server closed a connection. It is the label of a metric.
@@ -310,7 +311,7 @@ func (s *streams) add(c net.Conn, client netip.Addr) *slot {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped {
+	if s.stopped.Load() {
 		slot.release()
 		return nil
 	}
@@ -335,17 +336,10 @@ func (s *streams) remove(c net.Conn, slot *slot) {
 func (s *streams) stopReading() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stopped = true
+	s.stopped.Store(true)
 	for c := range s.open {
 		c.SetReadDeadline(time.Unix(1, 0))
 	}
-}
-
-// hasStopped reports whether stopReading was called.
-func (s *streams) hasStopped() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stopped
 }
 
 // close closes all connections.

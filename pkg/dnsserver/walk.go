@@ -174,7 +174,8 @@ func (w *walk) await(ctx context.Context) {
 		// A name of the cluster must have a result before the next candidate is tried.
 		last := &w.steps[len(w.steps)-1]
 		waveOver := unanswered == 0 || late && (last.wait == nil || !last.result.cluster)
-		if waveOver && w.mayAdvance() {
+		isFinal := func(s step) bool { return s.wait == nil && s.result.final() }
+		if waveOver && len(w.steps) < len(w.candidates) && !slices.ContainsFunc(w.steps, isFinal) {
 			first, late = len(w.steps), false
 			w.advance()
 			unanswered = w.startWave(ctx, first, &waiting, answers)
@@ -218,12 +219,6 @@ func (w *walk) startWave(ctx context.Context, first int, waiting *sync.WaitGroup
 		})
 	}
 	return n
-}
-
-// mayAdvance reports whether there is another candidate to try, and no earlier one is known to be final.
-func (w *walk) mayAdvance() bool {
-	return len(w.steps) < len(w.candidates) &&
-		!slices.ContainsFunc(w.steps, func(s step) bool { return s.wait == nil && s.result.final() })
 }
 
 // conclude returns the result of a complete walk.

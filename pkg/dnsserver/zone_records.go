@@ -110,9 +110,9 @@ func (s *Server) records(owner string, name fqdn.Name, q *query, n zone.Node, sn
 	limit := min(q.maxReply/minRecordLen, maxAddresses) + 1 // the rest does not fit, and building it takes milliseconds
 	switch q.qtype {
 	case dns.TypeA:
-		return s.addressRecords(owner, nodeAddrs(&n, true, limit)), nil
+		return addressRecords(owner, nodeAddrs(&n, true, limit), s.cfg.TTL), nil
 	case dns.TypeAAAA:
-		return s.addressRecords(owner, nodeAddrs(&n, false, limit)), nil
+		return addressRecords(owner, nodeAddrs(&n, false, limit), s.cfg.TTL), nil
 	case dns.TypeTXT:
 		if n.Text != "" {
 			return []dns.RR{&dns.TXT{Hdr: header(owner, dns.TypeTXT, zone.VersionTTL), Txt: []string{n.Text}}}, nil
@@ -137,7 +137,7 @@ func (s *Server) records(owner string, name fqdn.Name, q *query, n zone.Node, sn
 		for _, server := range n.NS() {
 			target := server.Name.String()
 			records = append(records, &dns.NS{Hdr: header(owner, dns.TypeNS, s.cfg.TTL), Ns: target})
-			additional = append(additional, s.addressRecords(target, slices.Concat(server.V4, server.V6))...)
+			additional = append(additional, addressRecords(target, slices.Concat(server.V4, server.V6), s.cfg.TTL)...)
 		}
 	case dns.TypeANY: // RFC 8482 section 4.2
 		return []dns.RR{anyRecord(owner)}, nil
@@ -145,13 +145,13 @@ func (s *Server) records(owner string, name fqdn.Name, q *query, n zone.Node, sn
 	return records, additional
 }
 
-func (s *Server) addressRecords(owner string, addrs []netip.Addr) []dns.RR {
+func addressRecords(owner string, addrs []netip.Addr, ttl uint32) []dns.RR {
 	records := make([]dns.RR, 0, len(addrs))
 	for _, addr := range addrs {
 		if addr.Is4() {
-			records = append(records, &dns.A{Hdr: header(owner, dns.TypeA, s.cfg.TTL), A: addr.AsSlice()})
+			records = append(records, &dns.A{Hdr: header(owner, dns.TypeA, ttl), A: addr.AsSlice()})
 		} else {
-			records = append(records, &dns.AAAA{Hdr: header(owner, dns.TypeAAAA, s.cfg.TTL), AAAA: addr.AsSlice()})
+			records = append(records, &dns.AAAA{Hdr: header(owner, dns.TypeAAAA, ttl), AAAA: addr.AsSlice()})
 		}
 	}
 	return records

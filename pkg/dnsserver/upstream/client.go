@@ -210,7 +210,7 @@ func (c *Client) try(ctx context.Context, s *server, q *query) (_ *dns.Msg, err 
 		s.recordReply(now)
 	case errors.Is(err, ErrNoResources): // nothing was sent
 	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), errSilent): // overtaken by another server, or the callers have left
-	case !q.wantsRecursion(): // servers may drop such a query
+	case !q.recursion: // servers may drop such a query
 	case q.hasOptions && s.repliedSince(begin): // a domain of the search list is dead, not the server
 	default:
 		s.recordFailure(now, err)

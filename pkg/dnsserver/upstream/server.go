@@ -225,6 +225,7 @@ const udpSize = 1232
 type query struct {
 	question   dns.Question // name in lower case
 	wire       []byte
+	recursion  bool // RD is set
 	hasOptions bool // it has EDNS0 options, such as a search list, whose reply may take long
 }
 
@@ -232,7 +233,7 @@ type query struct {
 // EDNS0 options of m whose codes are in options, and the EDNS size of this server. The rest of m
 // is hop-by-hop. AD is always set, to learn what the server has validated (RFC 6840 section 5.7).
 func newQuery(m *dns.Msg, options []uint16) (*query, error) {
-	q := &query{question: m.Question[0]}
+	q := &query{question: m.Question[0], recursion: m.RecursionDesired}
 	q.question.Name = dns.CanonicalName(q.question.Name)
 	out := dns.Msg{
 		MsgHdr:   dns.MsgHdr{RecursionDesired: m.RecursionDesired, CheckingDisabled: m.CheckingDisabled, AuthenticatedData: true},
@@ -265,9 +266,6 @@ func (q *query) withoutEDNS() []byte {
 	binary.BigEndian.PutUint16(wire[arcount:], 0)
 	return wire
 }
-
-// wantsRecursion reports whether q has the RD bit (RFC 1035 section 4.1.1).
-func (q *query) wantsRecursion() bool { return q.wire[2]&1 != 0 }
 
 // matches reports whether m is a reply to q. The caller has checked the ID. A FORMERR
 // need not repeat the question: the server may not have been able to parse it.

@@ -47,19 +47,16 @@ func get[V any, K string | []byte](t tree[V], key K) *V {
 }
 
 // below reports whether any key begins with prefix.
-func (t tree[V]) below(prefix string) bool { return t.seek(prefix) != nil }
-
-// seek returns the topmost node whose keys all begin with prefix, or nil.
-func (t tree[V]) seek(prefix string) *node[V] {
+func (t tree[V]) below(prefix string) bool {
 	n := t.root
 	for n != nil && !strings.HasPrefix(n.prefix, prefix) {
 		if !strings.HasPrefix(prefix, n.prefix) {
-			return nil
+			return false
 		}
 		prefix = prefix[len(n.prefix):]
 		n = n.child(prefix[0])
 	}
-	return n
+	return n != nil
 }
 
 // all yields the values in the order of their keys.
