@@ -153,7 +153,7 @@ func (s *testServer) forEachTransport(t *testing.T, f func(t *testing.T, edns bo
 	}
 }
 
-// counterSum returns the sum of a metric's counters with the labels, each as name=value.
+// counterSum returns the sum of a metric's counters or gauges with the labels, each as name=value.
 func (s *testServer) counterSum(t testing.TB, metric string, labels ...string) int {
 	t.Helper()
 	families, err := s.registry.Gather()
@@ -171,7 +171,7 @@ func (s *testServer) counterSum(t testing.TB, metric string, labels ...string) i
 				actual = append(actual, l.GetName()+"="+l.GetValue())
 			}
 			if !slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(actual, l) }) {
-				sum += int(m.GetCounter().GetValue())
+				sum += int(m.GetCounter().GetValue() + m.GetGauge().GetValue())
 			}
 		}
 	}

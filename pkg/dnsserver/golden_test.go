@@ -4,6 +4,9 @@
 package dnsserver
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -22,14 +25,18 @@ var update = flag.Bool("update", false, "rewrite the golden files: read the diff
 
 // goldenFile is a cluster with questions and the replies to them. Its txtar file holds the
 // objects of the cluster ("cluster", as in applyObjects), the records of the upstream server
-// ("upstream", a zone file), the search domains of the hosts ("hosts"), and then each question
-// with its reply.
+// ("upstream", a zone file), the search domains of the hosts ("hosts"), the Hosts ("addresses"), the
+// Rules ("answers" and "rewrites", each an object of JSON), whether Config.LocalNames is set ("local
+// names"), and then each question with its reply.
 type goldenFile struct {
 	name     string
 	path     string
 	archive  *txtar.Archive
 	cluster  string
 	node     bool
+	local    bool
+	fixed    *Hosts
+	rules    *Rules
 	upstream recordSet
 	hosts    []fqdn.Name
 	steps    []*txtar.File // of archive, from the first question on
@@ -37,7 +44,7 @@ type goldenFile struct {
 }
 
 // noReplies are the first words of the steps that are no questions.
-var noReplies = []string{"upstream", "hosts", "sleep", "fails", "works", "cluster"}
+var noReplies = []string{"upstream", "hosts", "sleep", "fails", "works", "cluster", "node", "local", "addresses", "answers", "rewrites"}
 
 // readGoldenFiles reads the golden files of a directory.
 func readGoldenFiles(t *testing.T, dir string) []goldenFile {
@@ -50,13 +57,14 @@ func readGoldenFiles(t *testing.T, dir string) []goldenFile {
 	for i, path := range paths {
 		g := &list[i]
 		g.name, g.path = strings.TrimSuffix(filepath.Base(path), ".txtar"), path
+		g.fixed, g.rules = &Hosts{TTL: 60}, &Rules{}
 		if g.archive, err = txtar.ParseFile(path); err != nil {
 			t.Fatal(err)
 		}
 		for i := range g.archive.Files {
 			f := &g.archive.Files[i]
 			word, _, _ := strings.Cut(f.Name, " ")
-			if !slices.Contains(noReplies, word) && f.Name != "node" {
+			if !slices.Contains(noReplies, word) {
 				g.replies = append(g.replies, f)
 			}
 			switch {
@@ -66,6 +74,16 @@ func readGoldenFiles(t *testing.T, dir string) []goldenFile {
 				g.cluster = string(f.Data)
 			case word == "node":
 				g.node = true
+			case word == "local":
+				g.local = true
+			case word == "addresses":
+				if err := g.fixed.Add(string(f.Data)); err != nil {
+					t.Fatal(err)
+				}
+			case word == "answers":
+				addRules(t, f.Data, g.rules.AddAnswer)
+			case word == "rewrites":
+				addRules(t, f.Data, g.rules.AddRewrite)
 			case word == "upstream":
 				g.upstream = parseRecords(t, string(f.Data))
 			case word == "hosts":
@@ -74,6 +92,17 @@ func readGoldenFiles(t *testing.T, dir string) []goldenFile {
 		}
 	}
 	return list
+}
+
+// addRules adds the rules of the lines.
+func addRules[R any](t *testing.T, lines []byte, add func(R) error) {
+	t.Helper()
+	for line := range bytes.Lines(lines) {
+		var rule R
+		if err := errors.Join(json.Unmarshal(line, &rule), add(rule)); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+	}
 }
 
 // parseNames parses names that are separated by spaces.
@@ -109,7 +138,10 @@ func (g *goldenFile) check(t *testing.T, replyTo func(question string) string) {
 func TestGolden(t *testing.T) {
 	for _, file := range readGoldenFiles(t, "testdata") {
 		t.Run(file.name, func(t *testing.T) {
-			server := startServer(t, file.cluster, Config{Upstream: file.upstream.exchange, Autopath: Autopath{HostSuffixes: file.hosts}})
+			server := startServer(t, file.cluster, Config{Upstream: file.upstream.exchange, LocalNames: file.local,
+				Autopath: Autopath{HostSuffixes: file.hosts}})
+			server.SetHosts(file.fixed)
+			server.SetRules(file.rules)
 			file.check(t, func(question string) string { return server.consistentReply(t, question) })
 		})
 	}

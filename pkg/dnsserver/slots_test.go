@@ -90,29 +90,11 @@ func expectRcodes(t *testing.T, what string, p pending, rcode string) {
 	}
 }
 
-// gauge returns the value of a gauge of a budget.
-func (s *testServer) gauge(t testing.TB, metric, budget string) int {
-	t.Helper()
-	families, err := s.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			if family.GetName() == metric && m.GetLabel()[0].GetValue() == budget {
-				return int(m.GetGauge().GetValue())
-			}
-		}
-	}
-	t.Fatalf("no metric %s of %s", metric, budget)
-	return 0
-}
-
 // expectFree fails the test unless no slot is in use.
 func (s *testServer) expectFree(t *testing.T) {
 	t.Helper()
 	for kind := range numKinds {
-		if n := s.gauge(t, "dnsconfigurer_dns_slots_in_use", kind.String()); n != 0 {
+		if n := s.counterSum(t, "dnsconfigurer_dns_slots_in_use", "budget="+kind.String()); n != 0 {
 			t.Errorf("%d slots of %v are in use", n, kind)
 		}
 	}
@@ -145,7 +127,7 @@ func TestSlots_SearchLists(t *testing.T) {
 				sendQuery(t, s.Server, podAddr, newQuery(fmt.Sprintf("w%d.example.", i), dns.TypeA, strings.Join(lists, ","))))
 		}
 		synctest.Wait()
-		if n := s.gauge(t, "dnsconfigurer_dns_slots_in_use", "search"); n < 3000 {
+		if n := s.counterSum(t, "dnsconfigurer_dns_slots_in_use", "budget=search"); n < 3000 {
 			t.Errorf("search lists have %d slots: the test does not reach the limit", n)
 		}
 		plain.send(t, s.Server, podAddr, 50, "a", "example.", dns.TypeA) // of the reserve for plain names
@@ -258,7 +240,7 @@ func TestSlots_StaleContinues(t *testing.T) {
 		time.Sleep(61 * time.Second)
 		silent = "www"
 		exchangeDirect(t, s.Server, newQuery("www.example.", dns.TypeA))
-		if n := s.gauge(t, "dnsconfigurer_dns_slots_in_use", "plain"); n != 1 {
+		if n := s.counterSum(t, "dnsconfigurer_dns_slots_in_use", "budget=plain"); n != 1 {
 			t.Errorf("%d slots are in use after the stale answer, want 1", n)
 		}
 		time.Sleep(silentTime)

@@ -22,16 +22,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// replyVia returns the reply to a query.
-func replyVia(t *testing.T, s *Server, via transport, name string, qtype uint16) *dns.Msg {
-	t.Helper()
-	m := new(dns.Msg)
-	if err := m.Unpack(handlePacket(t.Context(), s, mustPack(t, new(dns.Msg).SetQuestion(name, qtype)), via, podAddr)); err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return m
-}
-
 // TestZoneWire_CostOfLargeSets: over UDP a set of 100,000 endpoints costs what one of 2,000 costs.
 func TestZoneWire_CostOfLargeSets(t *testing.T) {
 	s := newServer(t, "namespace default"+largeService("default/db-0002", 2000)+
@@ -90,7 +80,7 @@ func TestZone_RRsetLimit(t *testing.T) {
 		{"alias", dns.TypeSRV, 900, 1300, false},
 	} {
 		before := s.counterSum(t, "dnsconfigurer_dns_zone_cut_total")
-		first := replyVia(t, s.Server, overTCP, tt.name+".default.svc.cluster.local.", tt.qtype)
+		first := exchangeVia(t, s.Server, overTCP, podAddr, new(dns.Msg).SetQuestion(tt.name+".default.svc.cluster.local.", tt.qtype))
 		cut := s.counterSum(t, "dnsconfigurer_dns_zone_cut_total") - before
 		if n := len(first.Answer); n < tt.min || n > tt.max || first.Truncated || first.Rcode != dns.RcodeSuccess {
 			t.Errorf("%s %s: got %d records, TC %t, want %d to %d, no TC", tt.name,
@@ -205,7 +195,7 @@ func TestCache_CostOfLargeReplies(t *testing.T) {
 // compression pointer have their full names.
 func TestZoneWire_TargetsBeyondPointers(t *testing.T) {
 	s := newServer(t, "namespace default"+largeService("default/db", 600)+"\nloaded", Config{})
-	m := replyVia(t, s, overTCP, "_a._tcp.db.default.svc.cluster.local.", dns.TypeSRV)
+	m := exchangeVia(t, s, overTCP, podAddr, parseQuery("_a._tcp.db.default.svc.cluster.local. SRV", false))
 	if len(m.Answer) != 600 || len(m.Extra) != 600 || m.Truncated {
 		t.Fatalf("got %d records, %d addresses, TC %t", len(m.Answer), len(m.Extra), m.Truncated)
 	}

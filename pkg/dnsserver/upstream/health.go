@@ -107,11 +107,12 @@ func (s *server) beginProbes() bool { return s.mayBeDown() && s.probed.CompareAn
 func (c *Client) probeUntilUp(ctx context.Context, s *server) {
 	// Every reply to a query for the SOA record of the zone shows that the server is up.
 	q, err := newQuery(new(dns.Msg).SetQuestion(c.cfg.Zone, dns.TypeSOA), nil)
+	if err != nil {
+		return // not reached: the zone is a valid name
+	}
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
-		if err == nil { // the zone is a valid name
-			if _, err := c.try(ctx, s, q); err != nil {
-				c.cfg.Logger.Debug("upstream server does not reply to a probe", "server", s.Server, "error", err)
-			}
+		if _, err := c.try(ctx, s, q); err != nil {
+			c.cfg.Logger.Debug("upstream server does not reply to a probe", "server", s.Server, "error", err)
 		}
 		isUnused := ctx.Err() != nil || !slices.Contains(*c.servers.Load(), s)
 		if isUnused || !s.mayBeDown() {
