@@ -75,7 +75,7 @@ func FuzzDatagram(f *testing.F) {
 	f.Add(q.withoutEDNS())
 	f.Add(make([]byte, udpBuffer))
 	f.Fuzz(func(t *testing.T, packet []byte) {
-		m, err := new(Client).parseReply(q, packet, 0)
+		m, err := new(Client).parseReply(q, packet)
 		switch {
 		case m == nil:
 		case !q.matches(m), m.Truncated != (err != nil):

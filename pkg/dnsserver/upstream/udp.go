@@ -84,15 +84,12 @@ func (c *Client) acquireUDP(ctx context.Context, s *server, q *query) (*udpSocke
 	return s.udp, sent, nil
 }
 
-// parseReply returns the reply to q in a packet. It returns errUseTCP for a truncated reply,
+// parseReply returns the reply to q in a packet with the ID of q. It returns errUseTCP for a truncated reply,
 // with the reply as far as it is readable, ErrMalformed for a malformed one, and
 // neither reply nor error for a packet that does not match q. A panic costs the query only.
-func (c *Client) parseReply(q *query, packet []byte, id uint16) (_ *dns.Msg, err error) {
+func (c *Client) parseReply(q *query, packet []byte) (_ *dns.Msg, err error) {
 	defer c.recoverPanic(&err)
-	switch {
-	case len(packet) < 2 || binary.BigEndian.Uint16(packet) != id:
-		return nil, nil
-	case len(packet) == udpBuffer:
+	if len(packet) == udpBuffer {
 		return nil, errUseTCP
 	}
 	m, err := Unpack(packet)
@@ -229,7 +226,7 @@ func (c *Client) deliverUDP(u *udpSocket, packet []byte) bool {
 	if q == nil {
 		return sent != nil // a late reply
 	}
-	m, err := c.parseReply(q, packet, id)
+	m, err := c.parseReply(q, packet)
 	if m == nil && err == nil {
 		return false
 	}

@@ -62,7 +62,7 @@ func (e *Edit) PutService(s Service) {
 		return
 	}
 	next.spec = &s
-	e.publish(old, next)
+	e.publishSpec(old, next)
 }
 
 // DeleteService removes a Service. Its slices stay, without names, until they are
@@ -73,7 +73,7 @@ func (e *Edit) DeleteService(namespace, name string) {
 		return
 	}
 	next.spec = nil
-	e.publish(old, next)
+	e.publishSpec(old, next)
 }
 
 // PutEndpointSlice adds or replaces a slice. Its Service may change.
@@ -91,13 +91,15 @@ func (e *Edit) PutEndpointSlice(s EndpointSlice) {
 
 	old, next := e.copyService(s.Namespace, s.Service)
 	next.named += s.named()
-	if current, i := findSlice(next.slices, s.Name); current != nil {
+	current, i := findSlice(next.slices, s.Name)
+	if current != nil {
 		next.named -= current.named()
 		next.slices[i] = &s
 	} else {
 		next.slices = slices.Insert(next.slices, i, &s)
 	}
 	e.publish(old, next)
+	e.replaceOwners(old, current, next, &s)
 }
 
 // DeleteEndpointSlice removes a slice. It is a no-op if the slice does not exist.
@@ -113,6 +115,7 @@ func (e *Edit) DeleteEndpointSlice(namespace, name string) {
 	next.slices = slices.Delete(next.slices, i, i+1)
 	next.named -= slice.named()
 	e.publish(old, next)
+	e.replaceOwners(old, slice, next, nil)
 }
 
 // PutPod adds or replaces a pod. A pod without addresses is deleted.
@@ -167,7 +170,20 @@ func (e *Edit) copyService(namespace, name string) (old, next *service) {
 	return old, &service{identity: old.identity, spec: old.spec, slices: slices.Clone(old.slices), named: old.named}
 }
 
-// publish replaces old, which may be nil, with next, and updates their namespace and their reverse names.
+// publishSpec is publish for a change of the Service itself, which may serve other endpoints of its slices.
+func (e *Edit) publishSpec(old, next *service) {
+	e.publish(old, next)
+	for _, ready := range []bool{false, true} {
+		if old.serves(Endpoint{Ready: ready}) != next.serves(Endpoint{Ready: ready}) {
+			for _, slice := range next.slices {
+				e.replaceOwners(old, slice, next, slice)
+			}
+			return
+		}
+	}
+}
+
+// publish replaces old, which may be nil, with next, and updates their namespace and the reverse names of their addresses.
 func (e *Edit) publish(old, next *service) {
 	key := string(serviceKey(new([maxKey]byte), next.namespace, next.name))
 	next.version = e.zone.gen
@@ -188,9 +204,6 @@ func (e *Edit) publish(old, next *service) {
 	for _, addr := range next.clusterIPs() {
 		e.countOwner(addr, owner{id: next.identity, cluster: true}, 1)
 	}
-	for before, after := range changedSlices(old, next) {
-		e.replaceOwners(old, before, next, after)
-	}
 }
 
 // replaceOwners replaces the reverse names of the endpoints that old serves from a slice with
@@ -206,54 +219,6 @@ func (e *Edit) replaceOwners(old *service, before *EndpointSlice, next *service,
 			e.countOwner(ep.Addr, owner{id: next.identity, host: ep.Hostname}, 1)
 		}
 	}
-}
-
-// changedSlices yields the slices from which old and next may serve different endpoints: each as it
-// is in old, and as it is in next, or nil if it is not there. old may be nil. A change of one slice
-// yields that slice only, so that a Service with thousands of slices loads in linear time.
-func changedSlices(old, next *service) iter.Seq2[*EndpointSlice, *EndpointSlice] {
-	var from []*EndpointSlice
-	to := next.slices
-	if old != nil {
-		from = old.slices
-	}
-	if old.servesLike(next) {
-		from, to = trimEqual(from, to)
-	}
-	return func(yield func(before, after *EndpointSlice) bool) {
-		for _, before := range from {
-			after, _ := findSlice(to, before.Name)
-			if !yield(before, after) {
-				return
-			}
-		}
-		for _, after := range to {
-			if before, _ := findSlice(from, after.Name); before == nil && !yield(nil, after) {
-				return
-			}
-		}
-	}
-}
-
-// trimEqual returns both lists without their common beginning and end.
-func trimEqual(a, b []*EndpointSlice) (restA, restB []*EndpointSlice) {
-	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
-		a, b = a[1:], b[1:]
-	}
-	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
-		a, b = a[:len(a)-1], b[:len(b)-1]
-	}
-	return a, b
-}
-
-// servesLike reports whether s and t, which may be nil, serve the same endpoints of equal slices.
-func (s *service) servesLike(t *service) bool {
-	for _, ready := range []bool{false, true} {
-		if s.serves(Endpoint{Ready: ready}) != t.serves(Endpoint{Ready: ready}) {
-			return false
-		}
-	}
-	return true
 }
 
 // servedFrom yields the distinct endpoints that s serves from a slice, which may be nil.

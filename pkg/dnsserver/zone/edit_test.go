@@ -4,8 +4,6 @@
 package zone
 
 import (
-	"fmt"
-	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -183,57 +181,6 @@ func TestCheck_Limits(t *testing.T) {
 	for _, tt := range tests {
 		if (tt.err == nil) != (tt.want == "") || tt.err != nil && !strings.Contains(tt.err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %q", tt.name, tt.err, tt.want)
-		}
-	}
-}
-
-// slicesOf yields the slices of a Service, each with 100 endpoints.
-func slicesOf(n int) iter.Seq2[int, EndpointSlice] {
-	return func(yield func(int, EndpointSlice) bool) {
-		for i := range n {
-			s := EndpointSlice{Namespace: "a", Name: fmt.Sprintf("x-%04d", i), Service: "x", Ports: []Port{{"p", "tcp", 1}}}
-			for j := range 100 {
-				s.Endpoints = append(s.Endpoints, Endpoint{netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), byte(j)}), "", true})
-			}
-			if !yield(i, s) {
-				return
-			}
-		}
-	}
-}
-
-// An edit visits the endpoints of the slices that it changes, and no others.
-func TestUpdate_VisitsChangedSlices(t *testing.T) {
-	const n = 50
-	z := newZone(t, Config{})
-	changed := func(edit func(*Edit)) (names []string) {
-		before := z.Snapshot().service("a", "x")
-		z.Update(1, edit)
-		for old, next := range changedSlices(before, z.Snapshot().service("a", "x")) {
-			if next == nil {
-				names = append(names, "-"+old.Name)
-			} else {
-				names = append(names, next.Name)
-			}
-		}
-		return names
-	}
-	z.Update(1, func(e *Edit) { e.PutService(Service{Namespace: "a", Name: "x"}) })
-	for i, s := range slicesOf(n) {
-		if got := changed(func(e *Edit) { e.PutEndpointSlice(s) }); !slices.Equal(got, []string{s.Name}) {
-			t.Fatalf("slice %d is put: got changes of %v", i, got)
-		}
-	}
-	if got := changed(func(e *Edit) { e.PutService(Service{Namespace: "a", Name: "x", Ports: []Port{{"p", "tcp", 1}}}) }); got != nil {
-		t.Errorf("the ports of the Service change: got changes of %v", got)
-	}
-	if got := changed(func(e *Edit) { e.DeleteEndpointSlice("a", "x-0007") }); !slices.Equal(got, []string{"-x-0007"}) {
-		t.Errorf("a slice is deleted: got changes of %v", got)
-	}
-	for what, s := range map[string]Service{"publishes": {Namespace: "a", Name: "x", PublishNotReady: true},
-		"an alias": {Namespace: "a", Name: "x", ExternalName: "e.example"}} {
-		if got := changed(func(e *Edit) { e.PutService(s) }); len(got) != n-1 {
-			t.Errorf("%s: got changes of %d slices, want %d", what, len(got), n-1)
 		}
 	}
 }

@@ -146,19 +146,27 @@ func (s *Snapshot) lookupReverse(name fqdn.Name) (Status, fqdn.Name, Node) {
 	if !strings.HasSuffix(string(name), arpa) {
 		return NotInZone, "", Node{}
 	}
-	key, isAddr, ok := parseReverse(name)
+	key, isAddr, isReverse := parseReverse(name)
+	// The name of neither an address nor a range is NXDomain if a name above it is in the ranges.
+	above, ok := name, isReverse
+	for !ok && above != "" && len(s.config.Reverse) > 0 {
+		_, above = above.Cut()
+		key, _, ok = parseReverse(above)
+	}
 	if !ok {
-		return s.lookupNonAddress(name)
+		return NotInZone, "", Node{}
 	}
 	var owners []owner
 	if isAddr {
 		owners = s.owners(key)
 	}
 	node := Node{snapshot: s, owners: owners, addr: prefix(key).Addr()}
-	zone, inRanges := s.reverseZone(name, key)
+	zone, inRanges := s.reverseZone(above, key)
 	switch {
 	case inRanges && !s.loaded:
 		return Unknown, zone, Node{}
+	case inRanges && !isReverse:
+		return NXDomain, zone, Node{}
 	case inRanges:
 		node.Apex = name == zone
 		// A range with addresses is an empty non-terminal (RFC 8020).
@@ -171,30 +179,6 @@ func (s *Snapshot) lookupReverse(name fqdn.Name) (Status, fqdn.Name, Node) {
 		return Unknown, name, Node{}
 	case s.loaded && owners != nil:
 		return Exists, name, node
-	}
-	return NotInZone, "", Node{}
-}
-
-// lookupNonAddress looks up a name in the reverse zones that is not the name of an address
-// or of a range. It is NXDomain if a name above it is in the ranges.
-func (s *Snapshot) lookupNonAddress(name fqdn.Name) (Status, fqdn.Name, Node) {
-	if len(s.config.Reverse) == 0 {
-		return NotInZone, "", Node{}
-	}
-	for name != "" {
-		_, name = name.Cut()
-		key, _, ok := parseReverse(name)
-		if !ok {
-			continue
-		}
-		zone, inRanges := s.reverseZone(name, key)
-		switch {
-		case !inRanges:
-			return NotInZone, "", Node{}
-		case !s.loaded:
-			return Unknown, zone, Node{}
-		}
-		return NXDomain, zone, Node{}
 	}
 	return NotInZone, "", Node{}
 }
