@@ -15,11 +15,8 @@ import (
 )
 
 const (
-	// webService is a cluster that is not loaded yet, with one Service.
-	webService = "namespace default\nservice default/web 10.96.0.7 http:tcp:80"
-
 	// smallCluster is a loaded cluster with one Service.
-	smallCluster = webService + "\nloaded"
+	smallCluster = "namespace default\nservice default/web 10.96.0.7 http:tcp:80\nloaded"
 
 	// shopCluster has two namespaces with a Service of the same name in each.
 	shopCluster = "namespace shop\nnamespace payments\nservice shop/web 10.96.0.7\n" +

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,7 +28,8 @@ var update = flag.Bool("update", false, "rewrite the golden files: read the diff
 // objects of the cluster ("cluster", as in applyObjects), the records of the upstream server
 // ("upstream", a zone file), the search domains of the hosts ("hosts"), the Hosts ("addresses"), the
 // Rules ("answers" and "rewrites", each an object of JSON), whether Config.LocalNames is set ("local
-// names"), and then each question with its reply.
+// names"), the range of the reverse zone, if it is not reverseRanges ("reverse RANGE" or "reverse none"), and
+// then each question with its reply.
 type goldenFile struct {
 	name     string
 	path     string
@@ -35,6 +37,7 @@ type goldenFile struct {
 	cluster  string
 	node     bool
 	local    bool
+	reverse  []netip.Prefix
 	fixed    *Hosts
 	rules    *Rules
 	upstream recordSet
@@ -44,7 +47,8 @@ type goldenFile struct {
 }
 
 // noReplies are the first words of the steps that are no questions.
-var noReplies = []string{"upstream", "hosts", "sleep", "fails", "works", "cluster", "node", "local", "addresses", "answers", "rewrites"}
+var noReplies = []string{"upstream", "hosts", "sleep", "fails", "works", "cluster", "node", "local", "reverse",
+	"addresses", "answers", "rewrites"}
 
 // readGoldenFiles reads the golden files of a directory.
 func readGoldenFiles(t *testing.T, dir string) []goldenFile {
@@ -57,13 +61,13 @@ func readGoldenFiles(t *testing.T, dir string) []goldenFile {
 	for i, path := range paths {
 		g := &list[i]
 		g.name, g.path = strings.TrimSuffix(filepath.Base(path), ".txtar"), path
-		g.fixed, g.rules = &Hosts{TTL: 60}, &Rules{}
+		g.fixed, g.rules, g.reverse = &Hosts{TTL: 60}, &Rules{}, reverseRanges
 		if g.archive, err = txtar.ParseFile(path); err != nil {
 			t.Fatal(err)
 		}
 		for i := range g.archive.Files {
 			f := &g.archive.Files[i]
-			word, _, _ := strings.Cut(f.Name, " ")
+			word, rest, _ := strings.Cut(f.Name, " ")
 			if !slices.Contains(noReplies, word) {
 				g.replies = append(g.replies, f)
 			}
@@ -76,6 +80,10 @@ func readGoldenFiles(t *testing.T, dir string) []goldenFile {
 				g.node = true
 			case word == "local":
 				g.local = true
+			case word == "reverse":
+				if g.reverse = nil; rest != "none" {
+					g.reverse = []netip.Prefix{netip.MustParsePrefix(rest)}
+				}
 			case word == "addresses":
 				if err := g.fixed.Add(string(f.Data)); err != nil {
 					t.Fatal(err)
@@ -138,8 +146,8 @@ func (g *goldenFile) check(t *testing.T, replyTo func(question string) string) {
 func TestGolden(t *testing.T) {
 	for _, file := range readGoldenFiles(t, "testdata") {
 		t.Run(file.name, func(t *testing.T) {
-			server := startServer(t, file.cluster, Config{Upstream: file.upstream.exchange, LocalNames: file.local,
-				Autopath: Autopath{HostSuffixes: file.hosts}})
+			server := startServer(t, "", Config{Zone: newZone(t, file.reverse, file.cluster), Upstream: file.upstream.exchange,
+				LocalNames: file.local, Autopath: Autopath{HostSuffixes: file.hosts}})
 			server.SetHosts(file.fixed)
 			server.SetRules(file.rules)
 			file.check(t, func(question string) string { return server.consistentReply(t, question) })
