@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 	"golang.org/x/tools/txtar"
@@ -29,7 +30,8 @@ var update = flag.Bool("update", false, "rewrite the golden files: read the diff
 // ("upstream", a zone file), the search domains of the hosts ("hosts"), the Hosts ("addresses"), the
 // Rules ("answers" and "rewrites", each an object of JSON), whether Config.LocalNames is set ("local
 // names"), the range of the reverse zone, if it is not reverseRanges ("reverse RANGE" or "reverse none"), and
-// then each question with its reply.
+// then each question with its reply. A file of TestTimeline may also have Forwarding.LastKnownGood ("last DURATION") and
+// stub domains of the upstream server ("stubs").
 type goldenFile struct {
 	name     string
 	path     string
@@ -38,6 +40,8 @@ type goldenFile struct {
 	node     bool
 	local    bool
 	reverse  []netip.Prefix
+	lastGood time.Duration
+	stubs    []fqdn.Name
 	fixed    *Hosts
 	rules    *Rules
 	upstream recordSet
@@ -48,7 +52,7 @@ type goldenFile struct {
 
 // noReplies are the first words of the steps that are no questions.
 var noReplies = []string{"upstream", "hosts", "sleep", "fails", "works", "cluster", "node", "local", "reverse",
-	"addresses", "answers", "rewrites"}
+	"addresses", "answers", "rewrites", "last", "stubs"}
 
 // readGoldenFiles reads the golden files of a directory.
 func readGoldenFiles(t *testing.T, dir string) []goldenFile {
@@ -84,6 +88,12 @@ func readGoldenFiles(t *testing.T, dir string) []goldenFile {
 				if g.reverse = nil; rest != "none" {
 					g.reverse = []netip.Prefix{netip.MustParsePrefix(rest)}
 				}
+			case word == "last":
+				if g.lastGood, err = time.ParseDuration(rest); err != nil {
+					t.Fatal(err)
+				}
+			case word == "stubs":
+				g.stubs = parseNames(t, f.Data)
 			case word == "addresses":
 				if err := g.fixed.Add(string(f.Data)); err != nil {
 					t.Fatal(err)

@@ -6,6 +6,8 @@ package dnsserver
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +18,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
 
 // TestTimeline runs the scripts of testdata/time: each is a server, or a node cache ("node"), in fake time. Its
@@ -26,7 +29,7 @@ import (
 //	cluster DNS is down     until "cluster DNS is up"
 //
 // A question may end with "norecurse". After the reply are its extended errors, how long the client waited, the
-// refusals and panics that are counted, and the questions that the reply, and what it began, sent to other
+// refusals and panics that are counted, the warnings in the log, and the questions that the reply, and what it began, sent to other
 // servers. A node cache has a cluster DNS that supports the option, and one that does not; a different reply with
 // the second follows "without the option".
 func TestTimeline(t *testing.T) {
@@ -53,6 +56,7 @@ func TestTimeline(t *testing.T) {
 type timeline struct {
 	server  *testServer
 	cluster *clusterDNS // of a node cache
+	log     logbuffer.Buffer
 
 	mu      sync.Mutex
 	records recordSet
@@ -62,19 +66,26 @@ type timeline struct {
 
 func newTimeline(t *testing.T, file goldenFile, ignoresOption bool) *timeline {
 	l := &timeline{records: file.upstream}
-	if !file.node {
-		config := Config{Autopath: Autopath{HostSuffixes: file.hosts}}
+	var forwarding Forwarding
+	config := Config{Logger: slog.New(slog.NewTextHandler(&l.log, nil))}
+	if file.node {
+		l.cluster = &clusterDNS{Server: newServer(t, file.cluster, Config{Upstream: l.exchange}), ignoresOption: ignoresOption,
+			before: func(q *dns.Msg) { l.add("cluster DNS ", q) }}
+		forwarding = l.cluster.forwarding(t, l.exchange)
+		config.Autopath.Allowed = []netip.Prefix{}
+		l.server = newCachingServer(t, config)
+	} else {
 		if file.upstream != nil {
-			config.Upstream = l.exchange
+			forwarding.Upstream = l.exchange
 		}
+		config.Autopath.HostSuffixes = file.hosts
 		l.server = newTestServer(t, file.cluster, config)
-		return l
 	}
-	l.cluster = &clusterDNS{Server: newServer(t, file.cluster, Config{Upstream: l.exchange}), ignoresOption: ignoresOption,
-		before: func(q *dns.Msg) { l.add("cluster DNS ", q) }}
-	forwarding := l.cluster.forwarding(t, l.exchange)
-	forwarding.HostSuffixes = file.hosts
-	l.server = newNodeCache(t, forwarding)
+	forwarding.HostSuffixes, forwarding.LastKnownGood = file.hosts, file.lastGood
+	for _, name := range file.stubs {
+		forwarding.Stubs = append(forwarding.Stubs, Stub{Zone: name, Exchange: l.exchange})
+	}
+	l.server.SetForwarding(forwarding)
 	return l
 }
 
@@ -117,7 +128,8 @@ func (l *timeline) ask(t *testing.T, question string) string {
 	words := strings.Fields(question)
 	q := newQuery(words[0], dns.StringToType[words[1]], words[2:]...)
 	q.RecursionDesired = !iterative
-	begin, refused, panics := time.Now(), l.refusals(t), l.server.counterSum(t, "dnsconfigurer_dns_panics_total")
+	begin, refused, logged, lastGood := time.Now(), l.refusals(t), len(l.log.String()), l.lastGood(t)
+	panics := l.server.counterSum(t, "dnsconfigurer_dns_panics_total")
 	text, m := "no reply\n", new(dns.Msg)
 	if wire := handlePacket(t.Context(), l.server.Server, mustPack(t, q), overUDP, podAddr); wire != nil {
 		if err := m.Unpack(wire); err != nil {
@@ -138,6 +150,14 @@ func (l *timeline) ask(t *testing.T, question string) string {
 	if n := l.server.counterSum(t, "dnsconfigurer_dns_panics_total"); n != panics {
 		text += fmt.Sprintf("panics: %d\n", n)
 	}
+	if l.lastGood(t) != lastGood {
+		text += "counted as last known good\n"
+	}
+	for line := range strings.Lines(l.log.String()[logged:]) {
+		if _, warning, ok := strings.Cut(line, "level=WARN msg="); ok {
+			text += "warning: " + warning
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if slices.Sort(l.sent); len(l.sent) > 0 {
@@ -145,6 +165,11 @@ func (l *timeline) ask(t *testing.T, question string) string {
 	}
 	l.sent = nil
 	return text
+}
+
+// lastGood returns how many replies are counted as last known good answers.
+func (l *timeline) lastGood(t *testing.T) int {
+	return l.server.counterSum(t, "dnsconfigurer_dns_queries_total", "source=last_known_good")
 }
 
 // refusals returns how many refusals are counted, by reason.
