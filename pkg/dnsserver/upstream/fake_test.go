@@ -72,6 +72,19 @@ func readQuery(conn net.Conn) ([]byte, error) {
 	return m, err
 }
 
+// replyTo replies to the queries of a connection until it ends. It sends nothing for a nil reply.
+func replyTo(t testing.TB, conn net.Conn, reply func(query *dns.Msg) []byte) error {
+	for {
+		wire, err := readQuery(conn)
+		if err != nil {
+			return err
+		}
+		if m := reply(parse(t, wire)); m != nil {
+			conn.Write(frame(m))
+		}
+	}
+}
+
 func frame(m []byte) []byte {
 	return append(binary.BigEndian.AppendUint16(nil, uint16(len(m))), m...)
 }

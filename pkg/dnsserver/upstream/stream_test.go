@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,15 +61,11 @@ func TestStream_Reuse(t *testing.T) {
 func serveReleased(t *testing.T, arrived chan<- struct{}, release <-chan struct{}) *fake {
 	t.Helper()
 	s := serveStream(t, func(conn net.Conn) {
-		for {
-			wire, err := readQuery(conn)
-			if err != nil {
-				return
-			}
+		_ = replyTo(t, conn, func(query *dns.Msg) []byte {
 			arrived <- struct{}{}
 			<-release
-			conn.Write(frame(good(t, parse(t, wire))))
-		}
+			return good(t, query)
+		})
 	})
 	s.TCP = true
 	return s
@@ -117,16 +114,13 @@ func TestStream_CallersLeave(t *testing.T) {
 	const left = 50
 	arrived := make(chan struct{}, left+1)
 	s := serveStream(t, func(conn net.Conn) {
-		for {
-			wire, err := readQuery(conn)
-			if err != nil {
-				return
-			}
+		_ = replyTo(t, conn, func(query *dns.Msg) []byte {
 			arrived <- struct{}{}
-			if query := parse(t, wire); !strings.HasPrefix(query.Question[0].Name, "left") {
-				conn.Write(frame(good(t, query)))
+			if strings.HasPrefix(query.Question[0].Name, "left") {
+				return nil
 			}
-		}
+			return good(t, query)
+		})
 	})
 	s.TCP = true
 	c := newClient(t, upstream.Config{TryTimeout: time.Minute, Timeout: time.Minute}, s)
@@ -370,22 +364,15 @@ func TestStream_NoTCP(t *testing.T) {
 
 // A connection on which no reply arrives is not reused.
 func TestStream_DeadConnection(t *testing.T) {
-	var mu sync.Mutex
-	conns := 0
+	var conns atomic.Int64
 	s := serveStream(t, func(conn net.Conn) {
-		mu.Lock()
-		conns++
-		dead := conns == 1
-		mu.Unlock()
-		for {
-			query, err := readQuery(conn)
-			if err != nil {
-				return
+		dead := conns.Add(1) == 1
+		_ = replyTo(t, conn, func(query *dns.Msg) []byte {
+			if dead {
+				return nil
 			}
-			if !dead {
-				conn.Write(frame(good(t, parse(t, query))))
-			}
-		}
+			return good(t, query)
+		})
 	})
 	c := newClient(t, upstream.Config{TryTimeout: upstream.DefaultTryTimeout}, s)
 	defer run(t, c)()
@@ -398,14 +385,7 @@ func TestStream_Idle(t *testing.T) {
 	noLeaks(t)
 	ended := make(chan error, 10)
 	s := serveStream(t, func(conn net.Conn) {
-		for {
-			query, err := readQuery(conn)
-			if err != nil {
-				ended <- err
-				return
-			}
-			conn.Write(frame(good(t, parse(t, query))))
-		}
+		ended <- replyTo(t, conn, func(query *dns.Msg) []byte { return good(t, query) })
 	})
 	c := newClient(t, upstream.Config{IdleTimeout: short / 10}, s)
 	run(t, c)
@@ -426,13 +406,7 @@ func TestStream_TLS(t *testing.T) {
 	}
 	s := serveStream(t, func(conn net.Conn) {
 		secure := tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{cert}})
-		for {
-			query, err := readQuery(secure)
-			if err != nil {
-				return
-			}
-			secure.Write(frame(good(t, parse(t, query))))
-		}
+		_ = replyTo(t, secure, func(query *dns.Msg) []byte { return good(t, query) })
 	})
 	s.TLS = true
 	s.Name = "dns.example"
