@@ -6,7 +6,6 @@ package dnsserver
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
@@ -16,10 +15,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
-	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
 
 // clusterDNS is the cluster DNS server of node caches.
@@ -138,25 +135,6 @@ func TestNodeCache_ExpanderQuery(t *testing.T) {
 		newQuery("web.svc.cluster.local.", dns.TypeA, "shop.svc.cluster.local")); m.Rcode != dns.RcodeNameError ||
 		isExpanded(m) || len(c.lastQuery.Load().IsEdns0().Option) != 0 {
 		t.Errorf("query with an option: the client got\n%v\nand the cluster DNS\n%v", m, c.lastQuery.Load())
-	}
-}
-
-// TestNodeCache_LogsIgnoredOption: a node cache logs once that it expands search lists itself.
-func TestNodeCache_LogsIgnoredOption(t *testing.T) {
-	for _, ignoresOption := range []bool{false, true} {
-		var log logbuffer.Buffer
-		c := &clusterDNS{Server: newServer(t, shopCluster, Config{}), ignoresOption: ignoresOption}
-		s := newCachingServer(t, Config{Autopath: Autopath{Allowed: []netip.Prefix{}}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		s.SetForwarding(c.forwarding(t, nil))
-		for _, name := range []string{"web", "other.payments"} {
-			exchangeDirect(t, s.Server, newQuery(autopathName(name, "shop"), dns.TypeA))
-		}
-		lines := strings.Count(log.String(), "cluster DNS ignored a search list")
-		silent := testutil.ToFloat64(s.metrics.autopath.sent.WithLabelValues(sentIgnored))
-		if ignoresOption && (lines != 1 || silent != 2) || !ignoresOption && (lines != 0 || silent != 0) {
-			t.Errorf("option ignored %t: got %d lines and counted %v, want one line for two queries\n%s",
-				ignoresOption, lines, silent, log.String())
-		}
 	}
 }
 

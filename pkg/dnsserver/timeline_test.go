@@ -129,6 +129,7 @@ func (l *timeline) ask(t *testing.T, question string) string {
 	q := newQuery(words[0], dns.StringToType[words[1]], words[2:]...)
 	q.RecursionDesired = !iterative
 	begin, refused, logged, lastGood := time.Now(), l.refusals(t), len(l.log.String()), l.lastGood(t)
+	sentLists := l.counts(t, sentMetric, "result", sentResults...)
 	panics := l.server.counterSum(t, "dnsconfigurer_dns_panics_total")
 	text, m := "no reply\n", new(dns.Msg)
 	if wire := handlePacket(t.Context(), l.server.Server, mustPack(t, q), overUDP, podAddr); wire != nil {
@@ -149,6 +150,9 @@ func (l *timeline) ask(t *testing.T, question string) string {
 	}
 	if n := l.server.counterSum(t, "dnsconfigurer_dns_panics_total"); n != panics {
 		text += fmt.Sprintf("panics: %d\n", n)
+	}
+	if l.counts(t, sentMetric, "result", sentResults...) != sentLists {
+		text += "search lists sent until now: " + l.counts(t, sentMetric, "result", sentResults...) + "\n"
 	}
 	if l.lastGood(t) != lastGood {
 		text += "counted as last known good\n"
@@ -174,10 +178,23 @@ func (l *timeline) lastGood(t *testing.T) int {
 
 // refusals returns how many refusals are counted, by reason.
 func (l *timeline) refusals(t *testing.T) string {
-	var list []string
+	var reasons []string
 	for reason := range numRefusals {
-		if n := l.server.counterSum(t, "dnsconfigurer_dns_refusals_total", "reason="+reason.String()); n > 0 {
-			list = append(list, fmt.Sprint(n, " ", reason.String()))
+		reasons = append(reasons, reason.String())
+	}
+	return l.counts(t, "dnsconfigurer_dns_refusals_total", "reason", reasons...)
+}
+
+const sentMetric = "dnsconfigurer_dns_autopath_sent_total"
+
+var sentResults = []string{sentExpanded, sentIgnored, sentRefused, sentFailed}
+
+// counts returns the counters of a metric that are not zero, by the value of a label.
+func (l *timeline) counts(t *testing.T, metric, label string, values ...string) string {
+	var list []string
+	for _, value := range values {
+		if n := l.server.counterSum(t, metric, label+"="+value); n > 0 {
+			list = append(list, fmt.Sprint(n, " ", value))
 		}
 	}
 	return strings.Join(list, ", ")
