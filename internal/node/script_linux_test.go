@@ -365,8 +365,10 @@ func (s *nodeScript) rewrite(text string) {
 		s.write(text)
 		return
 	}
-	pause := unix.NsecToTimespec(int64(30 * time.Millisecond)) // the kernel's time is not that of the bubble
-	if err := errors.Join(unix.Nanosleep(&pause, nil), os.WriteFile(s.path(), []byte(text), 0o644)); err != nil {
+	left := unix.NsecToTimespec(int64(30 * time.Millisecond)) // the kernel's time is not that of the bubble
+	for errors.Is(unix.Nanosleep(&left, &left), unix.EINTR) { // by a signal of Go's scheduler
+	}
+	if err := os.WriteFile(s.path(), []byte(text), 0o644); err != nil {
 		s.Fatal(err)
 	}
 }
