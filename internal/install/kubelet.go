@@ -88,15 +88,12 @@ func configuredEndpoint(r Root, path string) (string, error) {
 	return c.ContainerRuntimeEndpoint, err
 }
 
-// Uses reports whether the kubelet's endpoint is the socket at path.
-func (k *Kubelet) Uses(path string) bool { return k.root.sameSocket(k.Endpoint, path) }
-
-// sameSocket reports whether an endpoint is the socket at path on the node. Only directories are
+// Uses reports whether the kubelet's endpoint is the socket at path on the node. Only directories are
 // resolved: a bypass makes the shim's socket a link to that of the runtime.
-func (r Root) sameSocket(endpoint, path string) bool {
-	socket := strings.TrimPrefix(strings.TrimPrefix(endpoint, "unix:"), "//")
-	a, err1 := r.Path(filepath.Dir(socket))
-	b, err2 := r.Path(filepath.Dir(path))
+func (k *Kubelet) Uses(path string) bool {
+	socket := strings.TrimPrefix(strings.TrimPrefix(k.Endpoint, "unix:"), "//")
+	a, err1 := k.root.Path(filepath.Dir(socket))
+	b, err2 := k.root.Path(filepath.Dir(path))
 	return err1 == nil && err2 == nil && a == b && filepath.Base(socket) == filepath.Base(path)
 }
 

@@ -237,27 +237,22 @@ func (r *recorder) sendOrCount(ctx context.Context, e queuedEvent) (replied bool
 	return false
 }
 
-// send creates e, or updates it if it is repeated.
+// send creates e, or updates what changes in it if it is repeated.
 func (r *recorder) send(ctx context.Context, e *corev1.Event, repeated bool) (err error) {
 	if repeated {
-		err = r.update(ctx, e)
-		repeated = !apierrors.IsNotFound(err) // events expire
+		patch, err := json.Marshal(map[string]any{"count": e.Count, "lastTimestamp": e.LastTimestamp, "message": e.Message})
+		if err != nil {
+			return err
+		}
+		err = r.client.Patch(types.MergePatchType).Namespace(e.Namespace).Resource("events").Name(e.Name).Timeout(callTimeout).Body(
+			patch).Do(ctx).Error()
+		if !apierrors.IsNotFound(err) { // events expire
+			return err
+		}
 	}
-	if !repeated {
-		err = r.client.Post().Namespace(e.Namespace).Resource("events").Timeout(callTimeout).Body(e).Do(ctx).Error()
-	}
+	err = r.client.Post().Namespace(e.Namespace).Resource("events").Timeout(callTimeout).Body(e).Do(ctx).Error()
 	if apierrors.IsAlreadyExists(err) { // created by a call whose reply was lost
 		return nil
 	}
 	return err
-}
-
-// update sets what changes in an event that the API server has.
-func (r *recorder) update(ctx context.Context, e *corev1.Event) error {
-	patch, err := json.Marshal(map[string]any{"count": e.Count, "lastTimestamp": e.LastTimestamp, "message": e.Message})
-	if err != nil {
-		return err
-	}
-	return r.client.Patch(types.MergePatchType).Namespace(e.Namespace).Resource("events").Name(e.Name).Timeout(callTimeout).Body(
-		patch).Do(ctx).Error()
 }

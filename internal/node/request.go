@@ -4,7 +4,6 @@
 package node
 
 import (
-	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -77,14 +76,4 @@ func (a *Applier) adoptRequest(st *step, r cri.Report) (State, cri.Report) {
 		r.Outcome = cri.Observed // nothing was written
 	}
 	return next, r
-}
-
-// logFailure logs why the file of a sandbox cannot follow changes.
-func (a *Applier) logFailure(r cri.Report) {
-	switch r.Outcome {
-	case cri.ForeignFile, cri.PodChanged, cri.WriteFailed:
-		a.Log.Warn("resolv.conf of a pod cannot follow changes", "namespace", excerpt.Text(r.Sandbox.Namespace, excerpt.MaxValue),
-			"pod", excerpt.Text(r.Sandbox.Name, excerpt.MaxValue), "outcome", r.Outcome,
-			"detail", excerpt.Text(r.Detail, excerpt.MaxMessage))
-	}
 }

@@ -106,10 +106,13 @@ func (a *Applier) finish(s *sandbox, r cri.Report) {
 		return
 	}
 	s.reported = r.Outcome
-	if s.request != nil {
-		a.logFailure(r) // the shim has reported its decision
-	} else {
+	switch failed := r.Outcome == cri.ForeignFile || r.Outcome == cri.PodChanged || r.Outcome == cri.WriteFailed; {
+	case s.request == nil:
 		a.report(r)
+	case failed: // the shim has reported its decision
+		a.Log.Warn("resolv.conf of a pod cannot follow changes", "namespace", excerpt.Text(r.Sandbox.Namespace, excerpt.MaxValue),
+			"pod", excerpt.Text(r.Sandbox.Name, excerpt.MaxValue), "outcome", r.Outcome,
+			"detail", excerpt.Text(r.Detail, excerpt.MaxMessage))
 	}
 }
 

@@ -84,28 +84,26 @@ func appendDigest(b, text []byte) []byte {
 // compose returns the texts that replace old by dns one after another: see [layout.writes]. The last one
 // has the original text as comments if it fits, and the digest.
 func compose(dns string, original, old []byte) ([][]byte, error) {
-	if strings.Contains(dns, digestPrefix) || hasOriginal(dns) {
+	if _, ok := Original([]byte(dns)); ok || strings.Contains(dns, digestPrefix) {
 		return nil, errors.New("the DNS configuration contains a comment of this program")
 	}
 	texts, err := arrange(old, []byte(dns), asComments(original))
-	if err != nil {
-		return nil, err
+	if err == nil {
+		last := texts[len(texts)-1]
+		copy(last[len(last)-digestLine:], appendDigest(nil, last[:len(last)-digestLine]))
 	}
-	last := texts[len(texts)-1]
-	copy(last[len(last)-digestLine:], appendDigest(nil, last[:len(last)-digestLine]))
-	return texts, nil
+	return texts, err
 }
 
 // composeRestored returns the texts that replace old by the lines of the original text, which is recorded
 // in comments, too.
 func composeRestored(original, old []byte) ([][]byte, error) {
 	texts, err := arrange(old, original, asComments(original))
-	if err != nil {
-		return nil, err
+	if err == nil {
+		last := texts[len(texts)-1]
+		copy(last[len(last)-len(restoredLine):], restoredLine)
 	}
-	last := texts[len(texts)-1]
-	copy(last[len(last)-len(restoredLine):], restoredLine)
-	return texts, nil
+	return texts, err
 }
 
 // arrange returns the texts that replace the lines of old by those of text. At the end of the file are
@@ -131,11 +129,6 @@ func arrange(old, text, comments []byte) ([][]byte, error) {
 // isMisleading reports whether a line could be one of the comments of this program when its first byte is #.
 func isMisleading(s span) bool {
 	return bytes.HasPrefix(s.line[1:], []byte(" ")) || bytes.Contains(s.line, []byte(digestPrefix))
-}
-
-func hasOriginal(dns string) bool {
-	_, ok := Original([]byte(dns))
-	return ok
 }
 
 // isPlain reports whether text is printable ASCII.

@@ -110,7 +110,12 @@ func (s *Server) open(ctx context.Context, r *reloader) (Endpoints, error) {
 	if err := cri.CheckEndpoints(config.SocketPath(endpoints.Listen), config.SocketPath(endpoints.Runtime)); err != nil {
 		return endpoints, err
 	}
-	listener, err := listen(endpoints.Listen, socket)
+	var listener *cri.Listener
+	if path := config.SocketPath(endpoints.Listen); socket != nil { // that systemd passed to the process
+		listener, err = cri.Inherit(path, socket)
+	} else {
+		listener, err = cri.Listen(path)
+	}
 	if err != nil {
 		return endpoints, err
 	}
@@ -155,12 +160,4 @@ func socketPath(socket *os.File) string {
 	}
 	defer l.Close()
 	return l.Addr().String()
-}
-
-// listen returns a listener on the socket that systemd passed to the process, or on a new one.
-func listen(endpoint string, socket *os.File) (*cri.Listener, error) {
-	if socket != nil {
-		return cri.Inherit(config.SocketPath(endpoint), socket)
-	}
-	return cri.Listen(config.SocketPath(endpoint))
 }

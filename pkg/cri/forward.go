@@ -134,7 +134,13 @@ func (f *forwarder) forwardStream(method string, kubelet grpc.ServerStream) erro
 		return err
 	}
 	if path.Base(method) == containerEvents {
-		go f.cancelOnDrain(ctx, cancel)
+		go func() {
+			select {
+			case <-f.draining:
+				cancel(errDraining)
+			case <-ctx.Done():
+			}
+		}()
 	}
 	go f.copyRequests(cancel, kubelet, runtime)
 	err = f.copyReplies(kubelet, runtime)
@@ -190,14 +196,6 @@ func (f *forwarder) copyReplies(kubelet grpc.ServerStream, runtime grpc.ClientSt
 // containerEvents is the method whose calls may last as long as the runtime runs. The lists whose names
 // begin with Stream are finite (KEP-5825).
 const containerEvents = "GetContainerEvents"
-
-func (f *forwarder) cancelOnDrain(ctx context.Context, cancel context.CancelCauseFunc) {
-	select {
-	case <-f.draining:
-		cancel(errDraining)
-	case <-ctx.Done():
-	}
-}
 
 // outgoingContext returns ctx with the metadata of the kubelet's call for the runtime.
 func outgoingContext(ctx context.Context) context.Context {
