@@ -26,6 +26,7 @@ func Kinds() []string { return []string{KindShim, KindAgent, KindDNS, KindNodeCa
 //	values   that a string can have, or each item of a list; a text with the format is valid, too
 //	min, max of a number, a duration or an amount of memory
 //	restart  "true" if a change takes effect when the server restarts
+//	file     "true" if the value is a path, or a list of paths, that must exist
 //	relative "true" if a relative path is resolved from the directory of the file
 //	flag     of the servers that overrides the field; arg is its value
 //	fact     the flag of render, validate and lookup
@@ -197,8 +198,8 @@ type WebhookConfiguration struct {
 type TLSConfiguration struct {
 	// CertFile is the path of the certificate and its intermediate certificates, PEM.
 	// Required.
-	CertFile string `json:"certFile,omitempty" restart:"true"`
+	CertFile string `json:"certFile,omitempty" file:"true" restart:"true"`
 
 	// KeyFile is the path of the certificate's key, PEM. Required.
-	KeyFile string `json:"keyFile,omitempty" restart:"true"`
+	KeyFile string `json:"keyFile,omitempty" file:"true" restart:"true"`
 }

@@ -87,7 +87,7 @@ type DNSConfiguration struct {
 
 	// Kubeconfig is the path of a kubeconfig for the API server. Empty: the server's own
 	// cluster.
-	Kubeconfig string `json:"kubeconfig,omitempty" restart:"true" flag:"kubeconfig" arg:"FILE"`
+	Kubeconfig string `json:"kubeconfig,omitempty" file:"true" restart:"true" flag:"kubeconfig" arg:"FILE"`
 
 	// Lameduck is the time for which the server answers after the signal to terminate, such as
 	// "10s": until clients stop using it.
@@ -97,7 +97,7 @@ type DNSConfiguration struct {
 
 	// Manifests lists directories of manifests to serve instead of a cluster's objects.
 	// Empty: none.
-	Manifests []string `json:"manifests,omitempty" restart:"true" flag:"manifests" arg:"DIR"`
+	Manifests []string `json:"manifests,omitempty" file:"true" restart:"true" flag:"manifests" arg:"DIR"`
 
 	// Snapshot is the path of a file that keeps the cluster's names for a start without API server, in a
 	// directory that the server may write. Empty: none.
@@ -145,7 +145,7 @@ type HostsConfiguration struct {
 
 	// File is the path of a file in the format of /etc/hosts, which is read again when it changes. Its
 	// entries are added to Entries. Empty: none.
-	File string `json:"file,omitempty"`
+	File string `json:"file,omitempty" file:"true"`
 
 	// TTL is the TTL of these records in seconds.
 	TTL *uint32 `json:"ttl,omitempty" default:"3600" max:"65535"`
@@ -235,5 +235,5 @@ type StubDomain struct {
 
 	// File is the path of a file with all records of the domain, in the format of RFC 1035. It is read again
 	// when it changes.
-	File string `json:"file,omitempty"`
+	File string `json:"file,omitempty" file:"true"`
 }

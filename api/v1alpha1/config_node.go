@@ -30,10 +30,10 @@ type NodeServerConfiguration struct {
 
 	// Kubeconfig is the path of a kubeconfig for the API server, to look pods up. The
 	// kubelet's own is enough: it can read the pods of the node. Empty: no API server.
-	Kubeconfig string `json:"kubeconfig,omitempty"`
+	Kubeconfig string `json:"kubeconfig,omitempty" file:"true"`
 
 	// Manifests is the kubelet's directory of static pods. Empty: none.
-	Manifests string `json:"manifests,omitempty"`
+	Manifests string `json:"manifests,omitempty" file:"true"`
 
 	Node     NodeConfiguration     `json:"node,omitzero"`
 	Autopath AutopathConfiguration `json:"autopath,omitzero"`

@@ -202,7 +202,7 @@ type DoctorPod struct {
 // DoctorProbe is one query to a DNS server.
 type DoctorProbe struct {
 	Server      string   `json:"server"`   // address and port
-	Role        string   `json:"role"`     // service, endpoint, or flag
+	Role        string   `json:"role"`     // service, nodecache, endpoint, or flag
 	Means       string   `json:"means"`    // who sent it: network (this machine) or ephemeral-container
 	Protocol    string   `json:"protocol"` // udp or tcp
 	Name        string   `json:"name"`

@@ -259,7 +259,7 @@ func TestConfigCheck_Shim(t *testing.T) {
 		t.Errorf("a good configuration: exit code %d, want %q:\n%s", code, want, out)
 	}
 	n.writeAll(map[string]string{"shim.yaml": strings.Replace(fileShim, "manifests: $DIR", "manifests: /nowhere", 1)})
-	if code, out := n.check(); code != exitFailed || !strings.Contains(out, "manifests: stat /nowhere: no such file or directory") {
+	if code, out := n.check(); code != exitFailed || !strings.Contains(out, "manifests: /nowhere: no such file or directory") {
 		t.Errorf("no manifests: exit code %d:\n%s", code, out)
 	}
 }

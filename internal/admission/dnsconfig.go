@@ -134,9 +134,9 @@ var numericOptions = []struct {
 	min, max int
 	below    string
 }{
-	{"ndots", 0, 15, "glibc uses 15"},                       // RES_MAXNDOTS, in both
-	{"timeout", 1, 30, "glibc uses 1, musl sends no query"}, // RES_MAXRETRANS; musl: 60
-	{"attempts", 1, 5, "glibc sends no query"},              // RES_MAXRETRY; musl: 10, and 0 is a division by zero
+	{"ndots", 1, 15, "at 0 musl never uses the search domains, below 0 glibc uses 15"}, // RES_MAXNDOTS
+	{"timeout", 1, 30, "glibc uses 1, musl sends no query"},                            // RES_MAXRETRANS; musl: 60
+	{"attempts", 1, 5, "glibc sends no query"},                                         // RES_MAXRETRY; musl: 10, dividing by it
 }
 
 // flags are the options without a value of current and older releases of glibc

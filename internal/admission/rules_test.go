@@ -120,7 +120,7 @@ func TestCheckServices(t *testing.T) {
 		want                       []string
 	}{
 		{"StatefulSet", "shop", "db", nil},
-		{"StatefulSet", "shop", "", nil},
+		{"StatefulSet", "shop", "", []string{"warning service-missing at spec.serviceName"}},
 		{"StatefulSet", "shop", "web", []string{"warning service-not-headless at spec.serviceName"}},
 		{"StatefulSet", "shop", "cache", []string{"warning service-missing at spec.serviceName"}},
 		{"StatefulSet", "unknown", "cache", nil},

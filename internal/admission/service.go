@@ -81,12 +81,14 @@ func CheckServices(objects []Object, services []Service) [][]policy.Finding {
 	}
 	findings := make([][]policy.Finding, len(objects))
 	for i, o := range objects {
-		known := byName[o.Pod.Namespace]
-		if problem, _ := labelProblem(o.Pod.Subdomain); known == nil || o.Pod.Subdomain == "" || problem != "" {
-			continue
+		c, known := newCheck(&o), byName[o.Pod.Namespace]
+		switch problem, _ := labelProblem(o.Pod.Subdomain); {
+		case o.Pod.Subdomain == "" && o.Kind == kindStatefulSet:
+			c.warn(CodeServiceMissing, policy.EnforcedByDNSConfigurer, c.o.subdomainField(),
+				"no serviceName: the pods have no names in the DNS", "set it to the name of a headless Service")
+		case known != nil && o.Pod.Subdomain != "" && problem == "":
+			c.checkSubdomain(known[o.Pod.Subdomain])
 		}
-		c := newCheck(&o)
-		c.checkSubdomain(known[o.Pod.Subdomain])
 		findings[i] = c.findings
 	}
 	return findings

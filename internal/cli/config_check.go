@@ -19,6 +19,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/corefile"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/dnsnode"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
@@ -39,12 +40,14 @@ const codeInvalid = "invalid-configuration"
 // is that of this machine. With fieldsOnly it reads no other file, a field may be missing, and there
 // are no findings.
 func checkFile(f config.File, fieldsOnly bool) ([]v1alpha1.Finding, error) {
-	kind, err := f.Kind()
+	kind, err := kindOf(f)
 	if err != nil {
 		return nil, err
 	}
 	var found []policy.Finding
 	switch kind {
+	case corefileKey:
+		return nil, checkCorefile(f)
 	case v1alpha1.KindDNS:
 		found, err = checkKind(dnsnode.ClusterDNSKind(), f, fieldsOnly, nil)
 	case v1alpha1.KindNodeCache:
@@ -75,15 +78,45 @@ func checkFile(f config.File, fieldsOnly bool) ([]v1alpha1.Finding, error) {
 	return list, err
 }
 
+// kindOf returns the kind of a configuration file. A Corefile has none: its first line begins a block.
+func kindOf(f config.File) (string, error) {
+	kind, err := f.Kind()
+	if err == nil {
+		return kind, nil
+	}
+	for line := range strings.Lines(string(f.Text)) {
+		line, _, _ = strings.Cut(line, "#")
+		if line = strings.TrimSpace(line); line != "" {
+			if strings.Index(line, "{") > 0 && !strings.Contains(line, ": ") {
+				return corefileKey, nil
+			}
+			break
+		}
+	}
+	return "", err
+}
+
+// checkCorefile returns what CoreDNS would refuse. Variables, and the files that it imports, are not judged.
+func checkCorefile(f config.File) error {
+	blocks, problems := corefile.Source{}.Parse(corefile.File{Name: f.Path, Text: string(f.Text)})
+	problems = slices.Concat(problems, corefile.DuplicateZones(blocks),
+		corefile.Refused(blocks, func(bool) bool { return true }))
+	return corefile.Problems(problems)
+}
+
 // checkKind checks a file of one kind. check is called with the loaded configuration; nil: a file is valid
 // if it loads.
 func checkKind[C any](
 	k *config.Kind[C], f config.File, fieldsOnly bool, check func(C) ([]policy.Finding, error),
 ) ([]policy.Finding, error) {
+	source := k.FromText(f)
 	if fieldsOnly {
-		return nil, k.FromText(f).CheckFields()
+		return nil, source.CheckFields()
 	}
-	c, err := k.FromText(f).Load()
+	c, err := source.Load()
+	if err == nil {
+		err = source.CheckFiles(&c)
+	}
 	if err != nil || check == nil {
 		return nil, err
 	}
@@ -174,7 +207,7 @@ func configMapEntries(f config.File) (entries []entry, passed []string, err erro
 	positions := document.NewPositions(f.Text)
 	for _, key := range slices.Sorted(maps.Keys(object.Data)) {
 		e := entry{config.File{Path: f.Path + "/" + key, Text: []byte(object.Data[key])}, key}
-		isFile := slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(key))
+		isFile := slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(key)) || key == corefileKey
 		if t, err := v1alpha1.ReadTypeMeta(e.Text); err == nil {
 			isFile = isFile || slices.Contains(append(v1alpha1.Kinds(), kube.KubeletKind), t.Kind)
 		}
@@ -253,7 +286,7 @@ func (o *CheckOptions) check(e entry, stdout, stderr io.Writer) (passed bool, er
 	}
 	passed = !slices.ContainsFunc(found, func(f v1alpha1.Finding) bool { return f.Severity == string(policy.SeverityError) })
 	if passed && problem == nil && o.Format != "json" {
-		kind, _ := e.Kind() // checkFile has read it
+		kind, _ := kindOf(e.File) // checkFile has read it
 		WriteError(stderr, fmt.Errorf("%s: %s: no errors%s", e.name(), kind, remark))
 	}
 	return passed, problem

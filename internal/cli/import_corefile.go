@@ -73,7 +73,7 @@ func (o *ImportOptions) Run(ctx context.Context, name string, stdin io.Reader, s
 	}
 	// A value that CoreDNS accepts and this server does not, such as a zone twice.
 	converted := config.File{Path: "the configuration", Text: text}
-	if _, err := checkFile(converted, false); err != nil {
+	if _, err := checkFile(converted, true); err != nil {
 		return false, err
 	}
 	if _, err = stdout.Write(text); err != nil || o.Check == "" {

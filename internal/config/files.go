@@ -12,7 +12,9 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
@@ -172,4 +174,34 @@ func RelativeTo(file, name string) string {
 		return name
 	}
 	return filepath.Join(filepath.Dir(file), name)
+}
+
+// CheckFiles returns an error for each file or directory that a field with the tag file names and that does not exist.
+// Servers report it when they start, or start without it.
+func (s *Source[C]) CheckFiles(c *C) error {
+	p := &Problems{origin: s.Origin}
+	p.addMissing(api(c), "", "")
+	return p.Err()
+}
+
+// addMissing adds the files that are missing in v, a field with a tag or an item of its list.
+func (p *Problems) addMissing(v reflect.Value, path string, tag reflect.StructTag) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			p.addMissing(v.Field(i), strings.TrimPrefix(path+"."+name, "."), f.Tag)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			p.addMissing(v.Index(i), fmt.Sprintf("%s[%d]", path, i), tag)
+		}
+	case reflect.String:
+		if tag.Get("file") == "true" && v.String() != "" {
+			if _, err := os.Stat(v.String()); errors.Is(err, fs.ErrNotExist) {
+				p.Add(path, fmt.Errorf("%s: no such file or directory", v))
+			}
+		}
+	}
 }

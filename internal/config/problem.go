@@ -4,7 +4,9 @@
 package config
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
@@ -54,12 +56,26 @@ func (p *Problems) Of(path string) error {
 	return nil
 }
 
-// Err returns the problems as one error; nil: there are none.
+// Err returns the problems as one error, in the order of their places; nil: there are none.
 func (p *Problems) Err() error {
 	var errs []error
 	for _, problem := range p.list {
 		errs = append(errs, problem.err)
 	}
+	return join(errs)
+}
+
+// join joins errors in the order of their places. Those without a place are first.
+func join(errs []error) error {
+	place := func(err error) document.Position {
+		if in, ok := errors.AsType[*document.InputError](err); ok {
+			return document.Position{Line: in.Line, Column: in.Column}
+		}
+		return document.Position{}
+	}
+	slices.SortStableFunc(errs, func(a, b error) int {
+		return cmp.Or(cmp.Compare(place(a).Line, place(b).Line), cmp.Compare(place(a).Column, place(b).Column))
+	})
 	return errors.Join(errs...)
 }
 
@@ -105,7 +121,7 @@ func (p *Places) locate(err error) error {
 		}
 		errs = append(errs, located)
 	}
-	return errors.Join(errs...)
+	return join(errs)
 }
 
 // Locate returns an error of decoding the file at path, or several that are joined, with their places.

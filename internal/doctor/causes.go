@@ -87,6 +87,7 @@ func searches() map[string]search {
 		"dns-not-redundant":       {findNotRedundant, needs{needDNS, read(Pods, Nodes)}, nil, ""},
 		"dns-resources":           {findResources, needs{needDNS, read(Pods)}, nil, ""},
 		"nodecache-not-ready":     {findNodeCacheNotReady, needs{read(DaemonSets, Nodes, Pods)}, nil, ""},
+		"nodecache-settings":      {findNodeCacheSettings, needs{read(DaemonSets, Services), needNodeCache}, nil, ""},
 		"kubelet-config-drift":    {findKubeletDrift, needs{needRunning}, needs{read(Kubelets)}, "dns-service-address"},
 
 		"webhook-unreachable": {findWebhooks(admissionv1.Fail), needs{read(Validating, Mutating, Services, Slices)}, nil, ""},
@@ -105,6 +106,7 @@ func searches() map[string]search {
 		"pod-file":         {findPodFile, needs{needPodFile, read(Pods), needFacts}, nil, ""},
 		"pod-sandbox":      {findSandbox, needs{read(Events, Pods)}, nil, ""},
 		"pod-dns-limits":   {findLimits, needs{read(Events, Pods)}, nil, ""},
+		"dead-nameserver":  {findDeadAddress, needs{read(Services, Pods)}, nil, "dns-service-missing dns-service-address"},
 		"pod-host-network": {findHostNetwork, needs{read(Pods)}, nil, ""},
 
 		"service-no-pods":       {findNoPods, needs{read(Services, Pods)}, nil, ""},

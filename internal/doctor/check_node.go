@@ -18,10 +18,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 )
 
-func findNodeCacheNotReady(v *view) []hit {
-	return v.notReady(v.nodeCaches, "the node cache is not ready")
-}
-
 // networkDaemons are the names of DaemonSets without which a node does not reach Services or pods of other nodes.
 const networkDaemons = "kube-proxy calico-node canal cilium kube-flannel kube-flannel-ds weave-net antrea-agent aws-node kindnet azure-cni"
 

@@ -25,10 +25,14 @@ const (
 	reasonDNS     = "DNSConfigForming"         // of the kubelet's events about limits
 	reasonSandbox = "FailedCreatePodSandBox"   // of the kubelet's events about pods that cannot start
 	reasonLimits  = "CheckLimitsForResolvConf" // of the kubelet's events about the resolv.conf of its node
+	reasonProbe   = "Unhealthy"                // of the kubelet's events about failed probes
 )
 
-// EventReasons are the reasons of the events that the checks read.
-func EventReasons() []string { return []string{reasonDNS, reasonSandbox, reasonLimits} }
+// EventReasons are the reasons of the events that the checks read. Any pod may fail its probes: such events are read in
+// kube-system alone.
+func EventReasons() map[string]string {
+	return map[string]string{reasonDNS: "", reasonSandbox: "", reasonLimits: "", reasonProbe: systemNamespace}
+}
 
 // eventsOf returns the events with a reason that are about pods in the scope which exist.
 func (v *view) eventsOf(reason string) (list []*corev1.Event) {

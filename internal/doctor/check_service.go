@@ -6,13 +6,11 @@ package doctor
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -61,19 +59,12 @@ func findServiceAddress(v *view) (hits []hit) {
 		h.next = "set clusterDNS in the KubeletConfiguration of the nodes, and in the ConfigMap kube-system/kubelet-config"
 		return []hit{h}
 	}
-	hasArgument := func(a netip.Addr) bool { // of a node cache
-		return slices.ContainsFunc(v.nodeCaches, func(d appsv1.DaemonSet) bool {
-			return slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
-				return strings.Contains(strings.Join(slices.Concat(c.Command, c.Args), " "), a.String())
-			})
-		})
-	}
 	for _, a := range v.clusterDNS {
 		switch ips := v.dns.Spec.ClusterIPs; {
 		case a.IsLinkLocalUnicast() && len(v.nodeCaches) == 0:
 			hits = append(hits, found(v.kubelet.source, fmt.Sprintf("clusterDNS is %s, and no DaemonSet is a node cache", a),
 				source, "no DaemonSet of NodeLocal DNSCache or of dnsconfigurer"))
-		case !a.IsLinkLocalUnicast() && !slices.Contains(ips, a.String()) && !hasArgument(a):
+		case !a.IsLinkLocalUnicast() && !slices.Contains(ips, a.String()) && !v.isNodeCacheAddress(a):
 			hits = append(hits, found(serviceObject(v.dns), fmt.Sprintf("pods query %s, and the Service has another address", a),
 				"spec.clusterIPs: "+strings.Join(ips, ", "), source))
 		}
@@ -175,12 +166,24 @@ func findNoEndpoints(v *view) []hit {
 		message = "no endpoint is ready"
 	}
 	for _, p := range v.dnsPods {
-		evidence = append(evidence, podLine(p))
+		evidence = append(append(evidence, podLine(p)), v.failedProbes(podObject(p))...)
 	}
 	if len(evidence) == 0 {
 		evidence = []string{"no EndpointSlice with an address, no pod that the selector matches"}
 	}
 	return []hit{found(serviceObject(v.dns), message, evidence...)}
+}
+
+// failedProbes returns what the kubelet says of a pod that is not ready: an event, or nothing.
+func (v *view) failedProbes(pod object) []string {
+	i := slices.IndexFunc(v.Events, func(e corev1.Event) bool {
+		return e.Reason == reasonProbe && e.InvolvedObject.Namespace == pod.namespace && e.InvolvedObject.Name == pod.name &&
+			isAbout(&e, v.pods[pod.namespace+"/"+pod.name])
+	})
+	if i < 0 {
+		return nil
+	}
+	return eventHit(&v.Events[i], "").evidence
 }
 
 func (v *view) endpointLines() (lines []string) {
@@ -219,11 +222,12 @@ func findNotReady(v *view) (hits []hit) {
 		if e.ready {
 			continue
 		}
-		o := serviceObject(v.dns)
+		o, lines := serviceObject(v.dns), evidence
 		if e.pod != "" {
 			o = object{"Pod", v.dns.Namespace, e.pod}
+			lines = append(v.failedProbes(o), evidence...)
 		}
-		hits = append(hits, found(o, fmt.Sprintf("the endpoint %s of the DNS Service is not ready", e.addr), evidence...))
+		hits = append(hits, found(o, fmt.Sprintf("the endpoint %s of the DNS Service is not ready", e.addr), lines...))
 	}
 	return hits
 }

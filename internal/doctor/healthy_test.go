@@ -4,10 +4,13 @@
 package doctor
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnsfaults"
 )
@@ -148,5 +151,25 @@ func TestRun_Installers(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRun_NextNamespace: the next command is about the namespace of the cluster DNS, which is not always kube-system.
+func TestRun_NextNamespace(t *testing.T) {
+	installers, err := dnsfaults.Installers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(installers, func(f dnsfaults.Fault) bool { return f.Name == "OpenShift" })
+	objects, err := installers[i].Apply(healthy(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := snapshotOf(t, objects)
+	s.Probes = append(s.Probes, v1alpha1.DoctorProbe{Server: "172.30.0.10:53", Role: RoleService, Protocol: UDP, Name: apiName, Type: "A",
+		Error: "timeout"})
+	found := Run(t.Context(), s).Findings
+	if len(found) != 1 || found[0].Code != "probe-no-reply" || !strings.HasPrefix(found[0].Next, "kubectl -n openshift-dns get pods") {
+		t.Errorf("%+v", found)
 	}
 }

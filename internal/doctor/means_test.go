@@ -55,6 +55,13 @@ func TestRun_Means(t *testing.T) {
 			"@10.96.0.10:53 over tcp from the pod: no reply", func(p *probe) bool { return inPod(p) && p.Server == service }, silence},
 		{"the pod gets no reply over UDP", "probe-no-reply", "it replies over TCP and not over UDP from the pod",
 			"@10.96.0.10:53 over udp from the pod: no reply", func(p *probe) bool { return inPod(p) && p.Protocol == UDP }, silence},
+		{"the pod gets no reply of the node cache", "probe-no-reply", "it does not reply from the pod",
+			"@169.254.20.10:53 over udp from the pod: no reply", func(p *probe) bool {
+				if inPod(p) && p.Server == service {
+					p.Server, p.Role = "169.254.20.10:53", RoleNodeCache
+				}
+				return p.Role == RoleNodeCache
+			}, silence},
 		{"the pod gets no reply at all", "probe-pod-no-reply", "it gets no reply from the cluster DNS",
 			"@10.244.1.2:53 over udp from the pod: no reply", inPod, silence},
 	} {
@@ -127,7 +134,7 @@ func TestRun_Container(t *testing.T) {
 // is bounded: they stay in the pod.
 func TestPlan_Container(t *testing.T) {
 	s, now := snapshotOf(t, healthy(t)), time.Now()
-	servers := Servers(s)
+	servers := Servers(s, MeansContainer)
 	var got, want []string
 	for _, q := range Plan(s, MeansContainer, servers, otherName, now) {
 		if q.Means != MeansContainer {
@@ -142,6 +149,20 @@ func TestPlan_Container(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 || len(got) > len(servers)*MaxContainerQueries/MaxServers {
 		t.Errorf("%d queries (-want +got)\n%s", len(got), diff)
+	}
+}
+
+// TestServers_NodeCache: a pod queries the node cache that its kubelet gives it; this machine has no route to a
+// link-local address of a node.
+func TestServers_NodeCache(t *testing.T) {
+	objects := healthy(t)
+	data := objects["ConfigMap kube-system/kubelet-config"]["data"].(map[string]any)
+	data["kubelet"] = strings.Replace(data["kubelet"].(string), "10.96.0.10", "169.254.20.10", 1)
+	s := snapshotOf(t, objects)
+	nodeCache := netip.MustParseAddrPort("169.254.20.10:53")
+	want := Server{nodeCache, nodeCache, RoleNodeCache}
+	if slices.Contains(Servers(s, MeansNetwork), want) || !slices.Contains(Servers(s, MeansContainer), want) {
+		t.Errorf("%v from this machine, %v from the pod", Servers(s, MeansNetwork), Servers(s, MeansContainer))
 	}
 }
 
@@ -207,7 +228,7 @@ func TestServers_Ports(t *testing.T) {
 			}
 			endpoint := netip.MustParseAddr("10.244.1.2")
 			want := Server{netip.AddrPortFrom(endpoint, tt.udp), netip.AddrPortFrom(endpoint, tt.tcp), RoleEndpoint}
-			if servers := Servers(s); !slices.Contains(servers, want) {
+			if servers := Servers(s, MeansNetwork); !slices.Contains(servers, want) {
 				t.Errorf("no %v in %v", want, servers)
 			}
 		})
@@ -219,7 +240,7 @@ func TestServers_Ports(t *testing.T) {
 func TestRun_Loss(t *testing.T) {
 	base := snapshotOf(t, healthy(t))
 	base.Probes = nil
-	servers := Servers(base)
+	servers := Servers(base, MeansNetwork)
 	plan := Plan(base, MeansNetwork, servers, otherName, time.Unix(2_000_000_000, 0))
 	answers := map[string][]string{apiName + "A": {"10.96.0.1"}, webName + "A": {"10.96.5.1"}, otherName + "A": {"192.0.2.80"},
 		"dnsconfigurer-webhook.dnsconfigurer.svc.cluster.local.A": {"10.96.5.2"},

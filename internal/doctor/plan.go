@@ -15,13 +15,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 // The roles of a DNS server.
 const (
-	RoleService  = "service"  // an address of the DNS Service
-	RoleEndpoint = "endpoint" // a ready pod of the cluster DNS
-	RoleFlag     = "flag"     // given on the command line
+	RoleService   = "service"   // an address of the DNS Service
+	RoleNodeCache = "nodecache" // a link-local address of node caches, which only pods and nodes reach
+	RoleEndpoint  = "endpoint"  // a ready pod of the cluster DNS
+	RoleFlag      = "flag"      // given on the command line
 )
 
 // The means by which a DNS server is queried.
@@ -66,16 +68,24 @@ type Query struct {
 	Delay time.Duration
 }
 
-// Servers returns the servers of the cluster DNS: the addresses of its Service and its ready
-// endpoints.
-func Servers(s *Snapshot) (servers []Server) {
+// Servers returns the servers of the cluster DNS that a means reaches: the addresses of its Service and its ready
+// endpoints, and for a pod the node cache that its node gives it.
+func Servers(s *Snapshot, means string) (servers []Server) {
 	v := newView(s)
 	if v.dns == nil {
 		return nil
 	}
-	for _, a := range v.addrs {
+	add := func(a netip.Addr, role string) {
 		at := netip.AddrPortFrom(a, dnsPort)
-		servers = append(servers, Server{at, at, RoleService})
+		servers = append(servers, Server{at, at, role})
+	}
+	for _, a := range v.addrs {
+		add(a, RoleService)
+	}
+	for _, a := range v.clusterDNS[:min(len(v.clusterDNS), policy.MaxNameservers)] {
+		if means == MeansContainer && a.IsLinkLocalUnicast() {
+			add(a, RoleNodeCache)
+		}
 	}
 	for _, e := range v.endpoints {
 		if e.ready && len(servers) < MaxServers {

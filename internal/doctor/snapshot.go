@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
@@ -36,7 +37,7 @@ type Snapshot struct {
 	Validating []admissionv1.ValidatingWebhookConfiguration
 	Mutating   []admissionv1.MutatingWebhookConfiguration
 
-	// ConfigMaps are kube-system/kubelet-config and those that the pods of the cluster DNS
+	// ConfigMaps are kube-system/kubelet-config and those that the pods of the cluster DNS and of node caches
 	// mount.
 	ConfigMaps []corev1.ConfigMap
 
@@ -180,6 +181,16 @@ func selects(selector, labels map[string]string) bool {
 		}
 	}
 	return true
+}
+
+// NodeCachePods returns a pod of each node cache, in the order of the DaemonSets.
+func NodeCachePods(s *Snapshot) (pods []*corev1.Pod) {
+	for i := range s.DaemonSets {
+		if d := &s.DaemonSets[i]; isNodeCache(d) {
+			pods = append(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace}, Spec: d.Spec.Template.Spec})
+		}
+	}
+	return pods
 }
 
 // certificateConfigMaps are the ConfigMaps that Kubernetes and OpenShift mount into each pod, beside the

@@ -6,7 +6,6 @@ package shim
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 
@@ -156,11 +155,6 @@ func Check(c Config) error {
 	}
 	if _, err := node.NewClient(c.Kubeconfig, ""); err != nil {
 		problems = append(problems, err)
-	}
-	if c.Manifests != "" {
-		if _, err := os.Stat(c.Manifests); err != nil {
-			problems = append(problems, fmt.Errorf("manifests: %w", err))
-		}
 	}
 	return errors.Join(problems...)
 }

@@ -4,9 +4,11 @@
 package gather
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -179,9 +181,10 @@ func requests(s *doctor.Snapshot) []request {
 		{kind: doctor.Validating, version: admission, list: &admissionv1.ValidatingWebhookConfigurationList{}, add: collect(&s.Validating)},
 		{kind: doctor.Mutating, version: admission, list: &admissionv1.MutatingWebhookConfigurationList{}, add: collect(&s.Mutating)},
 	}
-	for _, reason := range doctor.EventReasons() {
+	reasons := doctor.EventReasons()
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		list = append(list, request{kind: doctor.Events, version: core, list: &corev1.EventList{}, add: collect(&s.Events),
-			namespace: s.Scope.Namespace, fields: fields.OneTermEqualSelector("reason", reason)})
+			namespace: cmp.Or(reasons[reason], s.Scope.Namespace), fields: fields.OneTermEqualSelector("reason", reason)})
 	}
 	return list
 }
@@ -332,11 +335,12 @@ func (r *reader) configMaps(ctx context.Context, names []types.NamespacedName) {
 }
 
 // configMapNames returns the names of the kubelets' configuration and of the ConfigMaps that the pods
-// of the cluster DNS mount, each once.
+// of the cluster DNS and of node caches mount, each once.
 func (r *reader) configMapNames() []types.NamespacedName {
 	names := []types.NamespacedName{kubeletConfigMap}
 	seen := map[types.NamespacedName]bool{names[0]: true}
-	for _, p := range doctor.DNSPods(doctor.FindDNSService(r.snapshot.Services), r.snapshot.Pods) {
+	pods := doctor.DNSPods(doctor.FindDNSService(r.snapshot.Services), r.snapshot.Pods)
+	for _, p := range append(pods, doctor.NodeCachePods(r.snapshot)...) {
 		for _, mounted := range doctor.MountedConfigMaps(p) {
 			if name := (types.NamespacedName{Namespace: p.Namespace, Name: mounted}); !seen[name] {
 				seen[name] = true

@@ -120,8 +120,8 @@ func TestSnapshot_Kinds(t *testing.T) {
 		names(s.Networks), names(s.Policies), names(s.Bindings), names(s.Validating), names(s.Mutating), names(s.Events))
 	want := []string{"nodes", "namespaces", "endpointslices", "deployments", "daemonsets", "networkpolicies",
 		"validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
-		"mutatingwebhookconfigurations", "events reason=DNSConfigForming", "events reason=FailedCreatePodSandBox",
-		"events reason=CheckLimitsForResolvConf"}
+		"mutatingwebhookconfigurations", "events reason=CheckLimitsForResolvConf", "events reason=DNSConfigForming",
+		"events reason=FailedCreatePodSandBox", "events reason=Unhealthy"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -34,11 +34,15 @@ const noServers = "no address of a DNS server is known: set --dns-server"
 // sendProbes queries the servers of c, or those of the cluster if it has none, from this machine, and at the same time
 // from a container if c has its image.
 func sendProbes(ctx context.Context, c Config, s *doctor.Snapshot) {
-	servers, now := c.Servers, time.Now()
-	if len(servers) == 0 {
-		servers = doctor.Servers(s)
+	now := time.Now()
+	planFor := func(means string) []doctor.Query {
+		servers := c.Servers
+		if len(servers) == 0 {
+			servers = doctor.Servers(s, means)
+		}
+		return doctor.Plan(s, means, servers, c.ExternalName, now)
 	}
-	plan := doctor.Plan(s, doctor.MeansNetwork, servers, c.ExternalName, now)
+	plan := planFor(doctor.MeansNetwork)
 	if len(plan) == 0 {
 		s.Unread[doctor.Probes] = noServers
 		if c.Image != "" {
@@ -50,8 +54,7 @@ func sendProbes(ctx context.Context, c Config, s *doctor.Snapshot) {
 	var report containerReport
 	var failure string
 	if c.Image != "" {
-		inPod := doctor.Plan(s, doctor.MeansContainer, servers, c.ExternalName, now)
-		group.Go(func() { report, failure = runContainer(ctx, c, s, inPod) })
+		group.Go(func() { report, failure = runContainer(ctx, c, s, planFor(doctor.MeansContainer)) })
 	}
 	probes := Run(ctx, plan)
 	late := ctx.Err() != nil
