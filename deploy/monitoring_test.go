@@ -162,6 +162,7 @@ func exportedMetrics(t *testing.T) map[string][]string {
 	metrics := []*regexp.Regexp{
 		regexp.MustCompile(`(?s)\bName:\s+"(dnsconfigurer_\w+)".*?\n\t*\}(?:, \[\]string\{([^}]*)\})?`),
 		regexp.MustCompile(`daemon\.NewCounterVec\(\w+, "(dnsconfigurer_\w+)",\s+"[^"]*",\s+"(\w+)"`),
+		regexp.MustCompile(`\bgauge\("(dnsconfigurer_\w+)"()`), // without labels
 	}
 	for _, pattern := range []string{
 		"../pkg/cri/*.go", "../internal/shim/*.go", "../internal/node/*.go", "../internal/daemon/*.go",
