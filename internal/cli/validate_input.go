@@ -53,7 +53,7 @@ func newServices(objects cluster.Manifest) (list []service) {
 	for _, s := range objects.Services() {
 		near := func(w kube.Workload) bool { return w.Namespace == s.Namespace }
 		list = append(list, service{s, admission.Service{
-			Namespace: s.Namespace, Name: s.Name, File: s.Source.At("").File, Path: s.Source.Path(), Headless: s.IsHeadless(),
+			Namespace: s.Namespace, Name: s.Name, File: s.Source.File(), Path: s.Source.Path(), Headless: s.IsHeadless(),
 			SelectsNothing: len(s.Spec.Selector) > 0 && !s.HasSlices &&
 				slices.ContainsFunc(pods, near) && !slices.ContainsFunc(pods, s.Selects),
 			IsExternalName: s.Spec.Type == "ExternalName", ExternalName: s.Spec.ExternalName,
@@ -129,7 +129,7 @@ func newResult(s Subject, findings []policy.Finding, ignore []string, annotation
 // Object converts a workload. With a node, a Pod is a static pod of that node.
 func AdmissionObject(w kube.Workload, node string) admission.Object {
 	o := admission.Object{
-		Kind: w.Kind, Name: w.Name, File: w.At("").File, GeneratedName: w.GeneratedName, GenerateName: w.GenerateName,
+		Kind: w.Kind, Name: w.Name, File: w.File(), GeneratedName: w.GeneratedName, GenerateName: w.GenerateName,
 		Pod: w.PolicyPod(), Ordinal: w.Ordinals.Base != "",
 		ManualSelector: w.ManualSelector, TemplateHostname: w.TemplateHostname,
 	}

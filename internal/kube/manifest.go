@@ -93,8 +93,8 @@ func (p *parser) parse(data []byte) {
 	}
 	empty := true
 	for d := range p.documents(bytes.TrimPrefix(data, []byte("\ufeff"))) {
-		empty = false
-		p.object(d.json, objectType{})
+		empty, p.item = false, d.item
+		p.object(d.json, d.inherited)
 	}
 	if empty && len(p.errs) == 0 {
 		p.Notes = append(p.Notes, &InputError{Location: Location{File: p.file}, Err: errors.New("no Kubernetes object found")})
@@ -156,6 +156,14 @@ func (p *parser) documents(data []byte) iter.Seq[*manifestDocument] {
 func (p *parser) yamlDocuments(data []byte) iter.Seq[*manifestDocument] {
 	return func(yield func(*manifestDocument) bool) {
 		for d := range yamlDocuments(data) {
+			if items, ok := splitList(d); ok {
+				for i := range items {
+					if p.doc = &items[i]; !yield(p.doc) {
+						return
+					}
+				}
+				continue
+			}
 			js, err := document.JSON(d.text, d.line)
 			d.json = js
 			p.doc = &d

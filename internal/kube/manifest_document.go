@@ -29,6 +29,9 @@ type manifestDocument struct {
 	text   []byte // as written
 	json   []byte // text converted to JSON
 
+	item      string // the path of the object if the document is an item of a list, such as "items[2]."
+	inherited objectType
+
 	positions *document.Positions // nil until the first position
 }
 
@@ -38,7 +41,7 @@ func (d *manifestDocument) position(field string) (line, column int) {
 	if d.positions == nil {
 		d.positions = document.NewPositions(d.text)
 	}
-	at := d.positions.Of(field)
+	at := d.positions.Of(strings.TrimPrefix(field, strings.TrimSuffix(d.item, ".")))
 	if at.Line == 1 {
 		at.Column += d.before
 	}
@@ -55,6 +58,9 @@ type origin struct {
 // path converts a path in the object to a path in the document.
 func (o origin) path(field string) string { return strings.TrimSuffix(o.item+field, ".") }
 
+// File returns the file in which the object is; "": none. Unlike At it does not look for the place in the file.
+func (o origin) File() string { return o.file }
+
 // At returns the place of a field. field is a path from the document; "" is the object. A
 // field that does not exist is at its closest existing parent. At is not safe for concurrent
 // use with other objects of the same Manifest.
@@ -70,16 +76,17 @@ func (o origin) At(field string) Location {
 // source returns the template that Helm names in a comment at the start of the document,
 // "" if there is none.
 func (d *manifestDocument) source() string {
-	for l := range bytes.Lines(d.text) {
-		l = bytes.TrimSpace(l)
-		if source, ok := bytes.CutPrefix(l, []byte("# Source: ")); ok {
+	for text := d.text; ; {
+		text = bytes.TrimLeft(text, " \t\r\n")
+		if !bytes.HasPrefix(text, []byte("#")) { // JSON may be one long line
+			return ""
+		}
+		var line []byte
+		line, text, _ = bytes.Cut(text, []byte("\n"))
+		if source, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("# Source: ")); ok {
 			return string(source)
 		}
-		if len(l) > 0 && l[0] != '#' {
-			break
-		}
 	}
-	return ""
 }
 
 // yamlDocuments yields the documents of a YAML stream, without their JSON. A line that begins
