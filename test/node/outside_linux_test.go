@@ -4,12 +4,15 @@
 package node
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/miekg/dns"
+	"golang.org/x/sys/unix"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 )
@@ -24,8 +27,15 @@ func (m *machine) startOutside(t *testing.T, text string) *internet {
 	t.Helper()
 	i, reply := new(internet), dnstest.Records(t, text)
 	var conn net.PacketConn
+	// On a machine under load the server runs late. It must not lose the queries of that time: a lost query is a failed
+	// lookup that no fault of the test caused.
+	large := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var set error
+		err := raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20) })
+		return errors.Join(err, set)
+	}}
 	err := m.inside(func() (err error) {
-		conn, err = net.ListenPacket("udp", netip.AddrPortFrom(outside, 53).String())
+		conn, err = large.ListenPacket(t.Context(), "udp", netip.AddrPortFrom(outside, 53).String())
 		return err
 	})
 	if err != nil {
