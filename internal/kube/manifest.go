@@ -156,25 +156,30 @@ func (p *parser) documents(data []byte) iter.Seq[*manifestDocument] {
 func (p *parser) yamlDocuments(data []byte) iter.Seq[*manifestDocument] {
 	return func(yield func(*manifestDocument) bool) {
 		for d := range yamlDocuments(data) {
-			if items, ok := splitList(d); ok {
-				for i := range items {
-					if p.doc = &items[i]; !yield(p.doc) {
-						return
-					}
+			for _, part := range p.parts(d) {
+				if p.doc = &part; !yield(p.doc) {
+					return
 				}
-				continue
-			}
-			js, err := document.JSON(d.text, d.line)
-			d.json = js
-			p.doc = &d
-			switch {
-			case err != nil:
-				p.failAll(err, syntaxHint(d.text))
-			case string(js) != "null" && !yield(p.doc):
-				return
 			}
 		}
 	}
+}
+
+// parts returns a YAML document with its JSON, or the items of a list. It records the errors of a document that is not YAML.
+func (p *parser) parts(d manifestDocument) []manifestDocument {
+	if items, ok := splitList(d); ok {
+		return items
+	}
+	var err error
+	if d.json, err = document.JSON(d.text, d.line); err != nil {
+		p.doc = &d
+		p.failAll(err, syntaxHint(d.text))
+		return nil
+	}
+	if string(d.json) == "null" {
+		return nil
+	}
+	return []manifestDocument{d}
 }
 
 // syntaxHint returns a hint for a document that is not YAML: it is a template, it is cut off, or it

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"slices"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 )
@@ -43,37 +44,51 @@ func splitList(d manifestDocument) (items []manifestDocument, ok bool) {
 var topKey = regexp.MustCompile(`^[A-Za-z]+:\s`)
 
 // cutItems returns the items of a document without their JSON, and the rest, in which the lines of the items are empty. In
-// an item, a blank is in the place of the dash, so that its columns are those of the file.
+// an item, a blank replaces the dash, so that its columns are those of the file.
 func cutItems(d manifestDocument) (rest []byte, items []manifestDocument) {
-	text, line, begin, end := bytes.Clone(d.text), d.line-1, 0, 0
-	inItems, indent := false, -1
-	for l := range bytes.Lines(text) {
-		line, end = line+1, end+len(l)
-		content := bytes.TrimLeft(l, " ")
-		at := len(l) - len(content)
-		isBlank := len(bytes.TrimSpace(content)) == 0 || content[0] == '#'
-		isItem := bytes.HasPrefix(content, []byte("-")) && (len(content) == 1 || bytes.ContainsAny(content[1:2], " \t\r\n"))
-		switch {
-		case !inItems:
-			inItems = at == 0 && string(bytes.TrimSpace(l)) == "items:"
-		case isItem && indent < 0:
-			indent = at
-		case isBlank || at > indent && indent >= 0 || at == indent && isItem:
-		case indent < 0 || at > 0 || !topKey.Match(content):
-			return nil, nil // items is not such a sequence
-		default:
-			inItems = false
+	text := bytes.Clone(d.text)
+	lines := slices.Collect(bytes.Lines(text))
+	first := 1 + slices.IndexFunc(lines, func(l []byte) bool { return string(bytes.TrimRight(l, " \t\r\n")) == "items:" })
+	for first > 0 && first < len(lines) && isBlank(lines[first]) {
+		first++
+	}
+	if first == 0 || first == len(lines) {
+		return nil, nil
+	}
+	indent, end := indentOf(lines[first]), first
+	for end < len(lines) && (isBlank(lines[end]) || indentOf(lines[end]) > indent || beginsItem(lines[end], indent)) {
+		end++
+	}
+	if end == first || end < len(lines) && !topKey.Match(lines[end]) {
+		return nil, nil // items is not such a sequence
+	}
+	before := bytes.Join(lines[:first], nil)
+	rest = slices.Concat(before, bytes.Repeat([]byte("\n"), end-first), bytes.Join(lines[end:], nil))
+	begin, at := 0, len(before)
+	for i, l := range lines[first:end] {
+		if beginsItem(l, indent) {
+			l[indent], begin = ' ', at
+			path := fmt.Sprintf("items[%d].", len(items))
+			items = append(items, manifestDocument{number: d.number, line: d.line + first + i, item: path})
 		}
-		if !inItems || indent < 0 {
-			rest = append(rest, l...)
-			continue
-		}
-		rest = append(rest, '\n')
-		if isItem && at == indent {
-			l[at], begin = ' ', end-len(l)
-			items = append(items, manifestDocument{number: d.number, line: line, item: fmt.Sprintf("items[%d].", len(items))})
-		}
-		items[len(items)-1].text = text[begin:end]
+		at += len(l)
+		items[len(items)-1].text = text[begin:at]
 	}
 	return rest, items
+}
+
+func indentOf(line []byte) int { return len(line) - len(bytes.TrimLeft(line, " ")) }
+
+// isBlank reports whether a line has no value. In a block scalar, such a line is indented or empty.
+func isBlank(line []byte) bool {
+	line = bytes.TrimSpace(line)
+	return len(line) == 0 || line[0] == '#'
+}
+
+// beginsItem reports whether a line has the dash of an item after indent blanks.
+func beginsItem(line []byte, indent int) bool {
+	if indentOf(line) != indent || !bytes.HasPrefix(line[indent:], []byte("-")) {
+		return false
+	}
+	return len(line) == indent+1 || bytes.ContainsAny(line[indent+1:indent+2], " \t\r\n")
 }
