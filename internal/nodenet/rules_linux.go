@@ -23,7 +23,13 @@ type Rules struct {
 	table  string            // of the family inet
 	leased []family          // with an address that has a lease
 	socket *nl.NetlinkSocket // owns the table
+	last   int               // a duplicate of the socket, see firstClosed
 }
+
+// firstClosed is the least descriptor of the duplicate. The kernel closes the descriptors of a killed process from the
+// highest to the lowest (exit_files in kernel/exit.c queues them, and task_work_run begins with the last one). Where a
+// socket that listens is closed before the table is gone, the node refuses TCP connections instead of translating them.
+const firstClosed = 512
 
 // The marks of queries (SO_MARK) that are exempt without a lease. They have no bit in common with the marks of
 // kube-proxy (0x4000, 0x8000).
@@ -51,6 +57,10 @@ func Install(addrs []Address) (*Rules, error) {
 	if r.socket, err = apply(r.messages(addrs)); err != nil {
 		return nil, err
 	}
+	if r.last, err = unix.FcntlInt(uintptr(r.socket.GetFd()), unix.F_DUPFD_CLOEXEC, firstClosed); err != nil {
+		r.socket.Close()
+		return nil, fmt.Errorf("duplicating a netfilter socket: %w", err)
+	}
 	return r, nil
 }
 
@@ -74,7 +84,11 @@ func apply(messages []message) (*nl.NetlinkSocket, error) {
 // Remove removes the rules. From then on the kernel tracks replies: it takes a query that is sent again from the same
 // port for a part of that connection, and does not translate it. So call Revoke before the last reply, and Remove after
 // it.
-func (r *Rules) Remove() { r.socket.Close() }
+func (r *Rules) Remove() {
+	r.socket.Close()
+	unix.Close(r.last)
+	r.last = -1
+}
 
 // Revoke ends the leases, best effort: without a new grant they end anyway if no replies are sent.
 func (r *Rules) Revoke() {
