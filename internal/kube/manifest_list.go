@@ -14,7 +14,7 @@ import (
 
 // splitList returns the items of a YAML list as documents of their own, as kubectl writes a List: a sequence in block style
 // below the key items. Parsed as a whole, the pods of a large cluster take 30 times the memory of their text. ok is false
-// if the document is not such a list, or an item is not YAML by itself, such as one with an alias of another: then the
+// if the document is not such a list, or an item is not an object by itself, such as one with an alias of another: then the
 // document is parsed as a whole, and its errors are reported.
 func splitList(d manifestDocument) (items []manifestDocument, ok bool) {
 	first, _, _ := bytes.Cut(d.text, []byte("\n"))
@@ -32,49 +32,71 @@ func splitList(d manifestDocument) (items []manifestDocument, ok bool) {
 	}
 	for i := range items {
 		items[i].inherited = t.itemType()
-		items[i].json, err = document.JSON(items[i].text, items[i].line)
-		if err != nil || string(items[i].json) == "null" {
-			return nil, false
-		}
 	}
 	return items, true
 }
 
-// topKey is the beginning of a line after the items: another field of the list.
-var topKey = regexp.MustCompile(`^[A-Za-z]+:\s`)
+var (
+	itemsKey = regexp.MustCompile(`(?m)^items:[ \t\r]*\n`)
 
-// cutItems returns the items of a document without their JSON, and the rest, in which the lines of the items are empty. In
-// an item, a blank replaces the dash, so that its columns are those of the file.
-func cutItems(d manifestDocument) (rest []byte, items []manifestDocument) {
-	text := bytes.Clone(d.text)
-	lines := slices.Collect(bytes.Lines(text))
-	first := 1 + slices.IndexFunc(lines, func(l []byte) bool { return string(bytes.TrimRight(l, " \t\r\n")) == "items:" })
-	for first > 0 && first < len(lines) && isBlank(lines[first]) {
-		first++
+	// topKey is the beginning of a line after the items: another field of the list.
+	topKey = regexp.MustCompile(`^[A-Za-z]+:\s`)
+)
+
+// findItems returns where the items of a list begin and end in its text, and the blanks before their dashes. ok is false if
+// the value of the key items is not a sequence in block style.
+func findItems(text []byte) (first, end, indent int, ok bool) {
+	key := itemsKey.FindIndex(text)
+	if key == nil {
+		return 0, 0, 0, false
 	}
-	if first == 0 || first == len(lines) {
+	end, indent = key[1], -1
+	for l := range bytes.Lines(text[end:]) {
+		switch at := indentOf(l); {
+		case isBlank(l):
+		case indent < 0 && beginsItem(l, at):
+			first, indent = end, at
+		case indent >= 0 && (at > indent || beginsItem(l, indent)):
+		default:
+			return first, end, indent, indent >= 0 && topKey.Match(l)
+		}
+		end += len(l)
+	}
+	return first, end, indent, indent >= 0
+}
+
+// cutItems returns the items of a document with their JSON, and the rest, in which the lines of the items are empty. In an
+// item, a blank replaces the dash, so that its columns are those of the file. There are no items if one is not an object.
+func cutItems(d manifestDocument) (rest []byte, items []manifestDocument) {
+	first, end, indent, ok := findItems(d.text)
+	if !ok {
 		return nil, nil
 	}
-	indent, end := indentOf(lines[first]), first
-	for end < len(lines) && (isBlank(lines[end]) || indentOf(lines[end]) > indent || beginsItem(lines[end], indent)) {
-		end++
-	}
-	if end == first || end < len(lines) && !topKey.Match(lines[end]) {
-		return nil, nil // items is not such a sequence
-	}
-	before := bytes.Join(lines[:first], nil)
-	rest = slices.Concat(before, bytes.Repeat([]byte("\n"), end-first), bytes.Join(lines[end:], nil))
-	begin, at := 0, len(before)
-	for i, l := range lines[first:end] {
-		if beginsItem(l, indent) {
-			l[indent], begin = ' ', at
-			path := fmt.Sprintf("items[%d].", len(items))
-			items = append(items, manifestDocument{number: d.number, line: d.line + first + i, item: path})
+	text, before := bytes.Clone(d.text[first:end]), d.text[:first]
+	rest = slices.Concat(before, bytes.Repeat([]byte("\n"), bytes.Count(text, []byte("\n"))), d.text[end:])
+	line := d.line + bytes.Count(before, []byte("\n"))
+	for len(text) > 0 {
+		n := itemLen(text, indent)
+		text[indent] = ' '
+		item := manifestDocument{number: d.number, line: line, item: fmt.Sprintf("items[%d].", len(items)), text: text[:n:n]}
+		var err error
+		if item.json, err = document.JSON(item.text, line); err != nil || !bytes.HasPrefix(item.json, []byte("{")) {
+			return nil, nil
 		}
-		at += len(l)
-		items[len(items)-1].text = text[begin:at]
+		items, line, text = append(items, item), line+bytes.Count(item.text, []byte("\n")), text[n:]
 	}
 	return rest, items
+}
+
+// itemLen returns the length of the first item in text, which begins with its line.
+func itemLen(text []byte, indent int) (n int) {
+	for l := range bytes.Lines(text) {
+		if n > 0 && beginsItem(l, indent) {
+			break
+		}
+		n += len(l)
+	}
+	return n
 }
 
 func indentOf(line []byte) int { return len(line) - len(bytes.TrimLeft(line, " ")) }

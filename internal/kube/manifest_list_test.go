@@ -69,9 +69,7 @@ func FuzzParseManifest_List(f *testing.F) {
 	f.Add("- apiVersion: v1\n  kind: Pod\n  metadata: {name: a}\n- {}\nmetadata: {}\n")
 	f.Add("  - a: |\n     - b\n  - *c\n")
 	f.Fuzz(func(t *testing.T, items string) {
-		if strings.ContainsAny(items, "\r\u0085\u2028\u2029") { // the decoder counts more lines than editors
-			t.Skip()
-		}
+		items = strings.NewReplacer("\r", "", "\u0085", "", "\u2028", "", "\u2029", "").Replace(items) // lines for the decoder alone
 		split, whole := splitAndWhole(listHead + "items:\n" + items)
 		if diff := cmp.Diff(whole, split); diff != "" {
 			t.Errorf("(-as a whole +split)\n%s", diff)
