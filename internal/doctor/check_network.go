@@ -30,10 +30,11 @@ func findDeniedServers(v *view) []hit {
 		var evidence []string
 		permits := false
 		for n := range v.policiesOf(p, networkingv1.PolicyTypeEgress) {
-			permits = permits || len(n.Spec.Egress) > 0
-			evidence = append(evidence, fmt.Sprintf("NetworkPolicy %s/%s selects the pod: 0 egress rules", n.Namespace, n.Name))
-			if permits || len(evidence) == maxLines {
+			if permits = len(n.Spec.Egress) > 0; permits {
 				break
+			}
+			if len(evidence) < maxLines {
+				evidence = append(evidence, fmt.Sprintf("NetworkPolicy %s/%s selects the pod: 0 egress rules", n.Namespace, n.Name))
 			}
 		}
 		if len(evidence) > 0 && !permits {

@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -171,5 +172,28 @@ func TestRun_NextNamespace(t *testing.T) {
 	found := Run(t.Context(), s).Findings
 	if len(found) != 1 || found[0].Code != "probe-no-reply" || !strings.HasPrefix(found[0].Next, "kubectl -n openshift-dns get pods") {
 		t.Errorf("%+v", found)
+	}
+}
+
+// TestRun_ManyPolicies: one NetworkPolicy that permits egress is enough, however many others permit none.
+func TestRun_ManyPolicies(t *testing.T) {
+	for last, want := range map[string][]string{"egress: [{}]": nil, "egress: []": {"network-policy"}} {
+		s := snapshotOf(t, healthy(t))
+		for i := range maxLines + 2 {
+			rule := "egress: []"
+			if i == maxLines+1 {
+				rule = last
+			}
+			var o dnsfaults.Object
+			text := fmt.Sprintf("{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: n%02d, namespace: kube-system}, "+
+				"spec: {podSelector: {matchLabels: {k8s-app: kube-dns}}, policyTypes: [Egress], %s}}", i, rule)
+			if err := yaml.Unmarshal([]byte(text), &o); err != nil {
+				t.Fatal(err)
+			}
+			addObject(t, s, o)
+		}
+		if got := codes(Run(t.Context(), s)); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", last, got, want)
+		}
 	}
 }
