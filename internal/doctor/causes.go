@@ -87,7 +87,7 @@ func searches() map[string]search {
 		"dns-not-redundant":       {findNotRedundant, needs{needDNS, read(Pods, Nodes)}, nil, ""},
 		"dns-resources":           {findResources, needs{needDNS, read(Pods)}, nil, ""},
 		"nodecache-not-ready":     {findNodeCacheNotReady, needs{read(DaemonSets, Nodes, Pods)}, nil, ""},
-		"nodecache-settings":      {findNodeCacheSettings, needs{read(DaemonSets, Services), needNodeCache}, nil, ""},
+		"nodecache-settings":      {findNodeCacheSettings, needs{read(DaemonSets, Services), needNodeCache}, needs{needNodeCacheFiles}, ""},
 		"kubelet-config-drift":    {findKubeletDrift, needs{needRunning}, needs{read(Kubelets)}, "dns-service-address"},
 
 		"webhook-unreachable": {findWebhooks(admissionv1.Fail), needs{read(Validating, Mutating, Services, Slices)}, nil, ""},

@@ -18,8 +18,10 @@ func findNodeCacheNotReady(v *view) []hit {
 	return v.notReady(v.nodeCaches, "the node cache is not ready")
 }
 
-// needNodeCache is a node cache, and the ConfigMaps that its pods mount.
-func needNodeCache(v *view) (string, bool) {
+func needNodeCache(v *view) (string, bool) { return "", len(v.nodeCaches) > 0 }
+
+// needNodeCacheFiles are the ConfigMaps that the pods of node caches mount.
+func needNodeCacheFiles(v *view) (string, bool) {
 	for _, p := range NodeCachePods(v.Snapshot) {
 		for _, name := range MountedConfigMaps(p) {
 			if why := v.unreadConfigMap(p.Namespace, name); why != "" {
@@ -27,7 +29,7 @@ func needNodeCache(v *view) (string, bool) {
 			}
 		}
 	}
-	return "", len(v.nodeCaches) > 0
+	return "", true
 }
 
 // isNodeCacheAddress reports whether a is an argument of a node cache.
@@ -102,19 +104,15 @@ func nodeCorefile(c *corev1.ConfigMap) []hit {
 // no Service has. The API does not always have the size of that network; it is at least the 256 addresses around a
 // Service.
 func findDeadAddress(v *view) (hits []hit) {
-	taken, networks := map[netip.Addr]bool{}, map[netip.Prefix]bool{}
-	for i := range v.Services {
-		for _, text := range v.Services[i].Spec.ClusterIPs {
-			if a, err := netip.ParseAddr(text); err == nil {
-				taken[a], networks[around(a)] = true, true
-			}
-		}
-	}
-	isDead := func(text string) bool {
+	taken, networks := v.serviceAddresses()
+	isDead := func(text string) bool { // an address that kubelets give to pods has a check of its own
 		a, ok := addressOf(text)
-		return ok && networks[around(a)] && !taken[a] && !v.isNodeCacheAddress(a)
+		return ok && networks[around(a)] && !taken[a] && !slices.Contains(v.clusterDNS, a) && !v.isNodeCacheAddress(a)
 	}
 	for _, p := range v.inScope() {
+		if v.isLate() {
+			return nil
+		}
 		if c := p.Spec.DNSConfig; c != nil && slices.ContainsFunc(c.Nameservers, isDead) {
 			hits = append(hits, found(podObject(p), "a nameserver is in the network of the Services, and no Service has it",
 				"spec.dnsConfig.nameservers: "+strings.Join(c.Nameservers, ", ")))
@@ -129,6 +127,19 @@ func findDeadAddress(v *view) (hits []hit) {
 		}
 	}
 	return hits
+}
+
+// serviceAddresses returns the addresses of Services, and the 256 addresses around each.
+func (v *view) serviceAddresses() (taken map[netip.Addr]bool, networks map[netip.Prefix]bool) {
+	taken, networks = map[netip.Addr]bool{}, map[netip.Prefix]bool{}
+	for i := range v.Services {
+		for _, text := range v.Services[i].Spec.ClusterIPs {
+			if a, err := netip.ParseAddr(text); err == nil {
+				taken[a], networks[around(a)] = true, true
+			}
+		}
+	}
+	return taken, networks
 }
 
 // around returns the 256 addresses around a.
