@@ -194,20 +194,17 @@ func leavesLine(s string) bool {
 func describeOption(o policy.Option) (message, hint string) {
 	key, inName, colon := strings.Cut(o.Name, ":")
 	for _, limits := range numericOptions {
-		switch {
-		case limits.name != key:
+		if limits.name != key {
+			continue
+		}
+		hint = fmt.Sprintf("use %d to %d", limits.min, limits.max)
+		switch n, ok := parseNumber(o.Value); {
 		case colon:
 			return fmt.Sprintf("the name of option %s contains its value: it is added to the node's %s instead of replacing it",
 					excerpt.Quote(o.Name), key),
 				fmt.Sprintf("write name: %s, value: %s", key, excerpt.Quote(inName))
 		case o.Value == "":
 			return fmt.Sprintf("option %s has no value: it removes the node's", key), "set a value"
-		}
-		if limits.name != key {
-			continue
-		}
-		hint = fmt.Sprintf("use %d to %d", limits.min, limits.max)
-		switch n, ok := parseNumber(o.Value); {
 		case !ok:
 			return fmt.Sprintf("the value %s of option %s is not a number", excerpt.Quote(o.Value), key), hint
 		case n < limits.min:
