@@ -144,7 +144,8 @@ func configCheckCommand() *cobra.Command {
 missing field even if a flag of the server sets it. With - it reads standard input.
 
 FILE may also be a ConfigMap, such as those of deploy/. Each configuration file in its data is
-checked as with --no-files, because the paths in the file are those of a container.
+checked as with --no-files, because the paths in the file are those of a container. Of a Corefile,
+alone or in a ConfigMap, it reports what CoreDNS refuses.
 
 The files that the configuration names are checked, too, such as sockets, credentials and the
 host's resolv.conf. With --no-files they are not, and fields may be missing: for files of another
