@@ -76,6 +76,16 @@ func isLimitFailure(reply *dns.Msg) bool {
 	})
 }
 
+// replyOverUDP is reply, or nothing for a query that was refused at a limit and has no OPT record: its client cannot read
+// the reason. The C libraries ask again at once after SERVFAIL, which makes matters worse, and then give up. Without a
+// reply they ask again after some seconds.
+func (q *query) replyOverUDP(a answer, buf []byte) reply {
+	if !q.edns && refusals[a.refused].code == extendedLimit {
+		return reply{}
+	}
+	return q.reply(a, buf)
+}
+
 // refusalOf returns the reason for an error of package upstream that means that no query was sent:
 // ErrLoop, ErrNoServers or ErrNoResources. It returns notRefused for nil and for all other errors.
 func refusalOf(err error) refusalReason {

@@ -211,11 +211,11 @@ func (s *Server) handle(ctx context.Context, q *query, packet, buf []byte) (
 	case !isQuery:
 		return reply{}, nil
 	case await == nil:
-		return q.reply(a, buf), nil
+		return q.replyOverUDP(a, buf), nil
 	}
 	return reply{}, func(ctx context.Context) reply {
 		defer s.recoverPanic()
-		return q.reply(await(ctx), nil)
+		return q.replyOverUDP(await(ctx), nil)
 	}
 }
 

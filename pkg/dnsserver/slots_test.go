@@ -4,10 +4,12 @@
 package dnsserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -36,6 +38,9 @@ func silentFor(t *testing.T, text string) Exchange {
 	}
 }
 
+// noReply is the rcode of a reply that is not sent.
+const noReply = -1
+
 // pending are the replies to queries that were sent and not awaited.
 type pending []chan *dns.Msg
 
@@ -45,7 +50,7 @@ func sendQuery(t *testing.T, s *Server, client netip.Addr, m *dns.Msg) chan *dns
 	q := &query{via: overUDP, client: client, received: time.Now()}
 	replies := make(chan *dns.Msg, 1)
 	unpack := func(r reply) {
-		m := new(dns.Msg)
+		m := &dns.Msg{MsgHdr: dns.MsgHdr{Rcode: noReply}}
 		if r.wire != nil && m.Unpack(r.wire) != nil {
 			t.Error("invalid reply")
 		}
@@ -69,7 +74,7 @@ func sendQuery(t *testing.T, s *Server, client netip.Addr, m *dns.Msg) chan *dns
 func (p pending) rcodes() map[string]int {
 	counts := map[string]int{}
 	for _, c := range p {
-		counts[dns.RcodeToString[(<-c).Rcode]]++
+		counts[cmp.Or(dns.RcodeToString[(<-c).Rcode], "no reply")]++
 	}
 	return counts
 }
@@ -166,6 +171,34 @@ func TestSlots_PlainNames(t *testing.T) {
 		own.send(t, s.Server, podAddr, 10, "x", "example.", dns.TypeA)
 		expectRcodes(t, "the refused names, after 200 ms", own, "NOERROR")
 		expectRcodes(t, "the silent names", flood, "SERVFAIL")
+		synctest.Wait()
+		s.expectFree(t)
+	})
+}
+
+// TestSlots_WithoutEDNS: a client that cannot read why a query was refused gets no reply, and asks again. The failure of
+// other servers is a reply, also to such a client, and so is a refusal for another reason.
+func TestSlots_WithoutEDNS(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestServer(t, "loaded", Config{Upstream: silentFor(t, "hang")})
+		s.queries.maxPinned = 10
+		send := func(p *pending, n int, name string) {
+			for i := range n {
+				*p = append(*p, sendQuery(t, s.Server, podAddr, new(dns.Msg).SetQuestion(fmt.Sprint(name, i, ".hang.example."), dns.TypeA)))
+			}
+		}
+		var pinned, replaced, refused, later pending
+		send(&pinned, 10, "p")
+		send(&replaced, DefaultMaxQueries-10-3*DefaultMaxQueries/32-DefaultMaxQueries/16, "w")
+		send(&refused, 10, "x")
+		expectRcodes(t, "no slot", refused, "no reply")
+		time.Sleep(replaceAfter)
+		send(&later, len(replaced), "y")
+		expectRcodes(t, "replaced", replaced, "no reply")
+		expectRcodes(t, "silent servers", slices.Concat(pinned, later), "SERVFAIL")
+		notDesired := new(dns.Msg).SetQuestion("www.example.", dns.TypeA)
+		notDesired.RecursionDesired = false
+		expectRcodes(t, "without RD", pending{sendQuery(t, s.Server, podAddr, notDesired)}, "REFUSED")
 		synctest.Wait()
 		s.expectFree(t)
 	})

@@ -41,7 +41,8 @@ func dialUDP(ctx context.Context, address string) (*packetConn, error) {
 	return newPacketConn(conn.(*net.UDPConn))
 }
 
-// exchangeUDP sends a query. With errUseTCP it may return a truncated reply.
+// exchangeUDP sends a query, and sends it once again after hedgeDelay: a packet may have been lost, and all clients that
+// ask for the name wait. A search list may take that long. With errUseTCP it may return a truncated reply.
 func (c *Client) exchangeUDP(ctx context.Context, s *server, q *query, wire []byte) (*dns.Msg, error) {
 	socket, sent, err := c.acquireUDP(ctx, s, q)
 	if err != nil {
@@ -50,14 +51,21 @@ func (c *Client) exchangeUDP(ctx context.Context, s *server, q *query, wire []by
 	defer socket.release(sent)
 	out := slices.Clone(wire)
 	binary.BigEndian.PutUint16(out, sent.id)
-	if _, err := socket.conn.Write(out); err != nil {
-		return nil, err
+	var again <-chan time.Time
+	if !q.hasOptions {
+		again = time.After(hedgeDelay)
 	}
-	select {
-	case d := <-sent.reply:
-		return d.msg, d.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("no reply over UDP: %w", ctx.Err())
+	for {
+		if _, err := socket.conn.Write(out); err != nil {
+			return nil, err
+		}
+		select {
+		case d := <-sent.reply:
+			return d.msg, d.err
+		case <-again:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("no reply over UDP: %w", ctx.Err())
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
@@ -78,6 +79,25 @@ func TestExchange_Ports(t *testing.T) {
 	}
 	if len(ids) < total/32 || highest-lowest < 5000 { // of 28,232: the chance of less is 1 in 10 million
 		t.Errorf("%d ports from %d to %d for %d queries", len(ids), lowest, highest, total)
+	}
+}
+
+// TestExchange_LostPacket: a query is sent once again, with the same ID and port, long before the server counts as failed.
+func TestExchange_LostPacket(t *testing.T) {
+	noLeaks(t)
+	conn, queries, s := listen(t)
+	c := newClient(t, upstream.Config{TryTimeout: time.Hour, Timeout: time.Hour}, s)
+	defer run(t, c)()
+	go func() {
+		lost, again := <-queries, <-queries
+		if again.Id != lost.Id || again.from != lost.from {
+			t.Errorf("sent %d from %v, then %d from %v", lost.Id, lost.from, again.Id, again.from)
+		}
+		conn.WriteToUDPAddrPort(good(t, again.Msg), again.from)
+	}()
+	expect(t, c, "192.0.2.1")
+	if n := len(queries); n > 0 {
+		t.Errorf("sent %d times, want twice", n+2)
 	}
 }
 
