@@ -57,8 +57,8 @@ func TestServeUDP_Wildcard(t *testing.T) {
 	if !netns.Enter(t) {
 		return
 	}
-	netns.Run(t, "ip link set lo up", "ip addr add 2001:db8::1/128 dev lo nodad", "ip addr add 2001:db8::2/128 dev lo nodad",
-		"ip addr add fe80::53/128 dev lo nodad")
+	netns.Run(t, "ip link set lo up")
+	netns.AddIPv6(t, "2001:db8::1", "2001:db8::2", "fe80::53")
 	v4 := []string{"127.0.0.1", "127.0.0.2", "127.0.0.3"}
 	v6 := []string{"::1", "2001:db8::1", "2001:db8::2", "fe80::53%lo"}
 	for listen, addrs := range map[string][]string{

@@ -139,7 +139,7 @@ var imports = map[string][]string{
 	"test/kubeapi":    {"std", "k8s.io/api/...", "k8s.io/apimachinery/..."},
 	"test/libc":       nil,
 	"test/neighbours": nil,
-	"test/netns":      {"std", "golang.org/x/sys/unix"},
+	"test/netns":      {"std", "golang.org/x/sys/unix", "test/poll"},
 	"test/logbuffer":  {"std"},
 	"test/poll":       {"std"},
 	"test/node":       nil,

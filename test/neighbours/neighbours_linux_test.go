@@ -128,7 +128,7 @@ func TestReaders(t *testing.T) {
 			for n := range 3 {
 				address := fmt.Sprintf(family, set+1, n+1)
 				if i == 1 {
-					netns.Run(t, "ip address add "+address+"/128 dev lo nodad")
+					netns.AddIPv6(t, address)
 				}
 				serve(t, address, addressOf(set))
 			}

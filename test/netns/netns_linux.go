@@ -16,6 +16,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // variable is the environment variable with the name of the test that runs in a namespace.
@@ -66,6 +68,21 @@ func Run(t testing.TB, lines ...string) {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", line, err, out)
 		}
+	}
+}
+
+// AddIPv6 adds addresses to the loopback interface, and waits for their routes: the kernel adds them a little later.
+func AddIPv6(t testing.TB, addrs ...string) {
+	t.Helper()
+	for _, addr := range addrs {
+		Run(t, "ip address add "+addr+"/128 dev lo nodad")
+		poll.Until(t, "the route to "+addr, func() bool {
+			routes, err := exec.Command("ip", "-6", "route", "show", "table", "local", addr).CombinedOutput()
+			if err != nil {
+				t.Fatalf("ip route: %v\n%s", err, routes)
+			}
+			return len(routes) > 0
+		})
 	}
 }
 
