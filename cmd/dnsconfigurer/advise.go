@@ -72,8 +72,7 @@ func adviseCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig `FILE`; empty: as kubectl")
-	flags.StringVar(&kubeContext, "context", "", "`CONTEXT` of the kubeconfig; empty: the current one")
+	usage.ClusterFlags(flags, &kubeconfig, &kubeContext)
 	flags.StringVarP(&namespace, "namespace", "n", "", "print workloads of this `NAMESPACE`; empty: all")
 	flags.StringVar(&before, "before", "", "`FILE` with the output of an earlier advise -o json, to compare with")
 	usage.ChoiceFlag(flags, &format, "output", "o", "`FORMAT`: text or json", cli.AdviseFormats...)

@@ -69,8 +69,7 @@ func conformanceCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig `FILE`; empty: as kubectl")
-	flags.StringVar(&kubeContext, "context", "", "`CONTEXT` of the kubeconfig; empty: the current one")
+	usage.ClusterFlags(flags, &kubeconfig, &kubeContext)
 	flags.StringVar(&server, "server", "", "`IP[:PORT]` of the server")
 	flags.StringVar(&domain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: as in the ConfigMap kubelet-config, or cluster.local")
 	usage.ChoiceFlag(flags, &format, "output", "o", "`FORMAT`: text or json", cli.ConformanceFormats...)

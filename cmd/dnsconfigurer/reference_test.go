@@ -78,48 +78,66 @@ func writeCommand(b *strings.Builder, c *cobra.Command) {
 	}
 }
 
-// writeSharedFlags writes the flags that render, validate and lookup have: manifests and node facts.
-func writeSharedFlags(b *strings.Builder) {
-	b.WriteString(`
-## Manifests and node facts
-
-` + "`render`, `validate` and `lookup`" + ` have these flags beside their own. A later source of a node fact overrides an
-earlier one: the defaults, ` + "`--kubelet-config`, the fields below `node` in `--config`" + `, the other flags.
-`)
-	b.WriteString(tableHead)
-	renderCommand().Flags().VisitAll(func(f *pflag.Flag) {
-		if isShared(f) {
-			b.WriteString(flagRow(f))
-		}
-	})
+// sharedFlags are the tables of flags that several commands have with the same default and meaning.
+var sharedFlags = []struct {
+	heading, text string
+	command       func() *cobra.Command // has all flags
+	flags         []string
+	some          bool // other commands may have some of the flags
+}{
+	{"Manifests and node facts", "`render`, `validate` and `lookup` read manifests. A later source of a node fact\n" +
+		"overrides an earlier one: the defaults, `--kubelet-config`, the fields below `node` in `--config`, the other flags.",
+		renderCommand,
+		[]string{"cluster-dns", "cluster-domain", "config", "filename", "kubelet-config", "namespace", "node-name", "recursive"}, false},
+	{"Cluster access", "`advise`, `conformance`, `doctor` and `lookup` read the objects of a cluster.",
+		adviseCommand, []string{"context", "kubeconfig"}, false},
+	{"Paths on the node", "`status` has all of these flags. Other commands for a node have the flags that they need.",
+		statusCommand, []string{"kubelet-unit", "root", "socket"}, true},
 }
 
-// isShared reports whether render, validate and lookup have the flag, with one default and meaning.
-func isShared(f *pflag.Flag) bool {
-	for _, newCommand := range []func() *cobra.Command{renderCommand, validateCommand, lookupCommand} {
-		if other := newCommand().Flags().Lookup(f.Name); other == nil || other.Usage != f.Usage || other.DefValue != f.DefValue {
-			return false
+func writeSharedFlags(b *strings.Builder) {
+	for _, table := range sharedFlags {
+		fmt.Fprintf(b, "\n## %s\n\n%s\n%s", table.heading, table.text, tableHead)
+		for _, name := range table.flags {
+			b.WriteString(flagRow(table.command().Flags().Lookup(name)))
 		}
 	}
-	return true
 }
 
 const tableHead = "\n| flag | value | default | meaning |\n|---|---|---|---|\n"
 
 func writeFlags(b *strings.Builder, c *cobra.Command) {
-	if !c.HasAvailableLocalFlags() {
-		return
+	var links, shared []string
+	for _, table := range sharedFlags {
+		names := slices.DeleteFunc(slices.Clone(table.flags), func(name string) bool {
+			f, want := c.Flags().Lookup(name), table.command().Flags().Lookup(name)
+			return f == nil || f.Usage != want.Usage || f.DefValue != want.DefValue
+		})
+		all := len(names) == len(table.flags)
+		if len(names) == 0 || !all && !table.some {
+			continue
+		}
+		shared = append(shared, names...)
+		heading := strings.ToLower(table.heading)
+		link := fmt.Sprintf("[%s](#%s)", heading, strings.ReplaceAll(heading, " ", "-"))
+		if all {
+			links = append(links, "the flags of "+link)
+		} else {
+			links = append(links, "`--"+strings.Join(names, "` and `--")+"` of "+link)
+		}
 	}
-	shares := slices.Contains([]string{"render", "validate", "lookup"}, c.Name())
-	if shares {
-		b.WriteString("\nThe flags of [manifests and node facts](#manifests-and-node-facts), and:\n")
-	}
-	b.WriteString(tableHead)
+	var rows []string
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden && !(shares && isShared(f)) {
-			b.WriteString(flagRow(f))
+		if !f.Hidden && !slices.Contains(shared, f.Name) {
+			rows = append(rows, flagRow(f))
 		}
 	})
+	if len(links) > 0 {
+		fmt.Fprintf(b, "\nIt has %s.\n", strings.Join(links, " and "))
+	}
+	if len(rows) > 0 {
+		b.WriteString(tableHead + strings.Join(rows, ""))
+	}
 }
 
 // flagRow returns the row of a flag.

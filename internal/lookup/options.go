@@ -57,9 +57,7 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 		libraries = append(libraries, string(l))
 	}
 	o.Input.Register(flags)
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of a live cluster; without -f: as kubectl")
-	flags.StringVar(&o.Context, "context", "",
-		"`CONTEXT` of a live cluster; without -f: the current one")
+	usage.ClusterFlags(flags, &o.Kubeconfig, &o.Context)
 	flags.StringVar(&o.Pod, "pod", "",
 		"`NAMESPACE/NAME` of the pod or workload, or KIND/NAME in the namespace of -n, such as statefulset/db")
 	usage.ChoiceFlag(flags, &o.Library, "libc", "",

@@ -57,6 +57,13 @@ func (f format) Set(text string) error {
 	return f.choice.Set(text)
 }
 
+// ClusterFlags registers the flags of a command that reads a cluster.
+func ClusterFlags(flags *pflag.FlagSet, kubeconfig, context *string) {
+	flags.StringVar(kubeconfig, "kubeconfig", "",
+		"kubeconfig `FILE`; empty: as kubectl, $KUBECONFIG, ~/.kube/config or the pod's service account")
+	flags.StringVar(context, "context", "", "`CONTEXT` of the kubeconfig; empty: the current one")
+}
+
 // helpWidth is the number of columns of help.
 const helpWidth = 100
 

@@ -32,9 +32,7 @@ type Options struct {
 
 // Register adds the flags.
 func (o *Options) Register(flags *pflag.FlagSet) {
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", "",
-		"kubeconfig `FILE`; empty: as kubectl, $KUBECONFIG, ~/.kube/config or the pod's service account")
-	flags.StringVar(&o.Context, "context", "", "`CONTEXT` of the kubeconfig; empty: the current one")
+	usage.ClusterFlags(flags, &o.Kubeconfig, &o.Context)
 	flags.StringVarP(&o.Scope.Namespace, "namespace", "n", "", "check pods and Services of this `NAMESPACE`; empty: all")
 	flags.StringVar(&o.Pod, "pod", "", "check the pod `NAMESPACE/NAME`, and print the resolv.conf that it should have")
 	flags.StringVar(&o.Scope.Node, "node", "", "check pods of the node `NAME`; empty: all")
