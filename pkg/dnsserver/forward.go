@@ -250,40 +250,47 @@ func hitAnswer(hit cache.Hit, from source) answer {
 	return a
 }
 
-// ask sends q to other servers and caches their reply.
+// ask sends q to other servers and caches their reply. Thousands of queries may wait here: their stacks have 8 KiB while
+// no frame from the goroutine to the socket is large, and 16 KiB otherwise (TestSlots_Stack).
 func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 	m := new(dns.Msg).SetQuestion(q.presentationName(), q.qtype).SetEdns0(maxUDP, q.do)
 	m.RecursionDesired, m.CheckingDisabled = q.flags&flagRD != 0, q.flags&flagCD != 0
-	begin, kind := time.Now(), s.kindOf(to, q.name)
+	begin := time.Now()
 	reply, err := s.exchange(ctx, q, m, to)
+	if err != nil {
+		return s.recordFailure(ctx, q, m, to, begin, err)
+	}
+	return s.recordReply(q, m, to, begin, reply)
+}
+
+// recordFailure returns the answer to q after an error of exchange for m, which began at a time. It caches the failure
+// unless that says nothing about the name.
+func (s *Server) recordFailure(ctx context.Context, q *query, m *dns.Msg, to destination, begin time.Time, err error) answer {
 	if reason, ok := errors.AsType[refusalReason](err); ok { // from exchange, and counted already
 		return refusedAnswer(reason)
 	}
 	if reason := refusalOf(err); reason != notRefused {
-		return s.refuse(kind, reason)
+		return s.refuse(s.kindOf(to, q.name), reason)
 	}
-	key, options := to.cacheKey(q), cache.PutOptions{Generation: to.forwarding.generation, SentAt: begin}
-	switch _, inDomain := q.name.Within(s.cfg.Domain); {
-	case inDomain || to.expand:
-		options.RetryInterval = clusterRetryInterval
-	case !to.Cluster && !to.Authoritative: // whose denials are right
-		options.LastKnownGood = to.forwarding.LastKnownGood
+	why := causeOf(err)
+	// Servers may drop a query without RD: that is not a fact about the name.
+	if m.RecursionDesired && ctx.Err() == nil { // neither shutdown nor a replaced slot has ended the query
+		to.outages.recordFailure(begin)
+		options := s.putOptions(q, to, begin)
+		options.Cause = why
+		s.cfg.Cache.Put(to.cacheKey(q), new(dns.Msg).SetRcode(m, dns.RcodeServerFailure), time.Now(), options)
 	}
-	if err != nil {
-		why := causeOf(err)
-		// Servers may drop a query without RD: that is not a fact about the name.
-		if m.RecursionDesired && ctx.Err() == nil { // neither shutdown nor a replaced slot has ended the query
-			to.outages.recordFailure(begin)
-			options.Cause = why
-			s.cfg.Cache.Put(key, new(dns.Msg).SetRcode(m, dns.RcodeServerFailure), time.Now(), options)
-		}
-		s.log.Debug("no valid reply from other servers", "name", q.presentationName(), "type", dns.Type(q.qtype), "error", err)
-		return answer{source: fromUpstream, rcode: dns.RcodeServerFailure, extended: causes[why]}
-	}
+	s.log.Debug("no valid reply from other servers", "name", q.presentationName(), "type", dns.Type(q.qtype), "error", err)
+	return answer{source: fromUpstream, rcode: dns.RcodeServerFailure, extended: causes[why]}
+}
+
+// recordReply caches the reply to m, which was sent at a time, and returns the answer to q.
+func (s *Server) recordReply(q *query, m *dns.Msg, to destination, begin time.Time, reply *dns.Msg) answer {
 	to.outages.recordReply(time.Now())
 	if to.Cluster && isLimitFailure(reply) {
-		return s.refuse(kind, refusedUpstream)
+		return s.refuse(s.kindOf(to, q.name), refusedUpstream)
 	}
+	key, options := to.cacheKey(q), s.putOptions(q, to, begin)
 	if s.otherFamilyFailed(key, reply) {
 		return failure(fromUpstream, dns.ExtendedErrorCodeOther, "the query for the addresses of the other family failed")
 	}
@@ -299,7 +306,19 @@ func (s *Server) ask(ctx context.Context, q *query, to destination) answer {
 	return s.upstreamAnswer(q, to, hit)
 }
 
-// exchange sends m, which asks for q, to the servers or the Expander. It follows aliases in zones of Stub.Authoritative.
+// putOptions returns how the reply to q is cached, which was sent at a time.
+func (s *Server) putOptions(q *query, to destination, begin time.Time) cache.PutOptions {
+	options := cache.PutOptions{Generation: to.forwarding.generation, SentAt: begin}
+	switch _, inDomain := q.name.Within(s.cfg.Domain); {
+	case inDomain || to.expand:
+		options.RetryInterval = clusterRetryInterval
+	case !to.Cluster && !to.Authoritative: // whose denials are right
+		options.LastKnownGood = to.forwarding.LastKnownGood
+	}
+	return options
+}
+
+// exchange sends m, which asks for q, to the servers or the Expander.
 func (s *Server) exchange(ctx context.Context, q *query, m *dns.Msg, to destination) (*dns.Msg, error) {
 	if to.expand {
 		return s.askExpander(ctx, q, m, to)
@@ -308,6 +327,11 @@ func (s *Server) exchange(ctx context.Context, q *query, m *dns.Msg, to destinat
 	if err != nil || !to.Authoritative || len(reply.Answer) == 0 || q.qtype == dns.TypeCNAME {
 		return reply, err
 	}
+	return s.followAlias(ctx, q, reply)
+}
+
+// followAlias returns the reply of a zone in Stub.Authoritative with the answer for the target, if it is an alias.
+func (s *Server) followAlias(ctx context.Context, q *query, reply *dns.Msg) (*dns.Msg, error) {
 	alias, ok := reply.Answer[0].(*dns.CNAME)
 	if !ok {
 		return reply, nil

@@ -89,10 +89,14 @@ func newQueryLimiter(limits Limits) *limiter {
 // admit acquires a slot for r, which waits for other servers. It returns a function that waits and releases the slot;
 // the caller must call it. If there is no slot, wait is nil and a is the answer.
 func (s *Server) admit(client netip.Addr, r result) (a answer, wait func(context.Context) answer) {
-	if slot := s.queries.admit(client, r.kind, time.Now()); slot != nil {
+	slot, kind, await := s.queries.admit(client, r.kind, time.Now()), r.kind, r.wait
+	switch {
+	case slot != nil && r.stale != nil:
 		return answer{}, func(ctx context.Context) answer { return s.awaitOrStale(ctx, r, slot) }
+	case slot != nil:
+		return answer{}, func(ctx context.Context) answer { return s.awaitInSlot(ctx, kind, await, slot) }
 	}
-	refused := s.refuse(r.kind, refusedLimit)
+	refused := s.refuse(kind, refusedLimit)
 	if r.stale != nil {
 		return r.stale(), nil
 	}
@@ -102,15 +106,12 @@ func (s *Server) admit(client netip.Addr, r result) (a answer, wait func(context
 // staleDelay is how long a client waits before it gets a stale answer (RFC 8767 section 5).
 const staleDelay = 1800 * time.Millisecond
 
-// awaitOrStale waits for r and releases its slot. If r has a stale answer, awaitOrStale returns
-// that answer when the other servers fail or take longer than staleDelay. The query then continues
-// with its slot, so that the next client gets the new answer.
+// awaitOrStale waits for r, which has a stale answer, and releases its slot. It returns the stale answer when the other
+// servers fail or take longer than staleDelay. The query then continues with its slot, so that the next client gets the
+// new answer.
 func (s *Server) awaitOrStale(ctx context.Context, r result, slot *slot) answer {
-	if r.stale == nil {
-		return s.awaitInSlot(ctx, r, slot)
-	}
 	fresh := make(chan answer, 1)
-	s.goTracked(ctx, func(ctx context.Context) { fresh <- s.awaitInSlot(ctx, r, slot) })
+	s.goTracked(ctx, func(ctx context.Context) { fresh <- s.awaitInSlot(ctx, r.kind, r.wait, slot) })
 	delay := time.NewTimer(staleDelay)
 	defer delay.Stop()
 	select {
@@ -124,15 +125,15 @@ func (s *Server) awaitOrStale(ctx context.Context, r result, slot *slot) answer 
 	return r.stale()
 }
 
-// awaitInSlot waits for r until the slot is replaced, and releases it.
-func (s *Server) awaitInSlot(ctx context.Context, r result, slot *slot) answer {
+// awaitInSlot waits until the slot is replaced, and releases it.
+func (s *Server) awaitInSlot(ctx context.Context, kind queryKind, await func(context.Context) answer, slot *slot) answer {
 	defer slot.release()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	slot.whenReplaced(cancel)
-	a := r.wait(ctx)
+	a := await(ctx)
 	if a.failed() && slot.isReplaced() {
-		return s.refuse(r.kind, refusedReplaced)
+		return s.refuse(kind, refusedReplaced)
 	}
 	return a
 }

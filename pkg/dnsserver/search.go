@@ -211,7 +211,6 @@ const (
 // All pods of the node are one client of the cluster DNS server. If the cluster DNS server is at a limit,
 // its reply has no echo, and the node cache expands the list with its own slots.
 func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, to destination) (*dns.Msg, error) {
-	snapshot := s.cfg.Zone.Snapshot()
 	_, request := s.autopath.Parse(q.name)
 	paths := s.autopath.SearchPaths(request.Namespace, to.forwarding.HostSuffixes)
 	candidates := s.autopath.Candidates(request.Name, paths)
@@ -220,33 +219,50 @@ func (s *Server) askExpander(ctx context.Context, q *query, m *dns.Msg, to desti
 		bare.Question[0].Name = request.Name.String()
 		bare.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: autopath.Option, Data: value}}
 		reply, err := to.Exchange(ctx, bare)
-		sent := s.metrics.autopath.sent.WithLabelValues
-		switch {
-		case err != nil:
-			sent(sentFailed).Inc()
+		if err != nil {
+			s.metrics.autopath.sent.WithLabelValues(sentFailed).Inc()
 			return nil, fmt.Errorf("cluster DNS: %w", err)
-		case s.echoes(reply):
-			sent(sentExpanded).Inc()
-			a := fromExpansion(reply, m.Question[0], request.Name, candidates)
-			return s.withSOA(a, min(a.negativeTTL(), s.negativeTTL(snapshot)), snapshot).replyTo(m), nil
-		case isLimitFailure(reply):
-			sent(sentRefused).Inc()
-		default:
-			sent(sentIgnored).Inc()
-			if reply.Rcode != dns.RcodeServerFailure {
-				s.logIgnoredOnce.Do(func() {
-					s.log.Warn("cluster DNS ignored a search list, expanding it here: " +
-						"set autopathService or autopathNetworks of the cluster DNS")
-				})
-			}
+		}
+		if s.isExpanded(reply) {
+			return s.expansionReply(m, reply, request.Name, candidates), nil
 		}
 	}
+	return s.expandHere(ctx, q, m, candidates)
+}
+
+// isExpanded counts a reply of the cluster DNS server to a search list, and reports whether the server has expanded it.
+func (s *Server) isExpanded(reply *dns.Msg) bool {
+	result := sentIgnored
+	switch {
+	case s.echoes(reply):
+		result = sentExpanded
+	case isLimitFailure(reply):
+		result = sentRefused
+	case reply.Rcode != dns.RcodeServerFailure:
+		s.logIgnoredOnce.Do(func() {
+			s.log.Warn("cluster DNS ignored a search list, expanding it here: " +
+				"set autopathService or autopathNetworks of the cluster DNS")
+		})
+	}
+	s.metrics.autopath.sent.WithLabelValues(result).Inc()
+	return result == sentExpanded
+}
+
+// expansionReply returns the reply to m from the expansion of the cluster DNS server for a bare name.
+func (s *Server) expansionReply(m, reply *dns.Msg, bare fqdn.Name, candidates []fqdn.Name) *dns.Msg {
+	snapshot := s.cfg.Zone.Snapshot()
+	a := fromExpansion(reply, m.Question[0], bare, candidates)
+	return s.withSOA(a, min(a.negativeTTL(), s.negativeTTL(snapshot)), snapshot).replyTo(m)
+}
+
+// expandHere returns the reply to m, which asks for q, from an expansion by this server.
+func (s *Server) expandHere(ctx context.Context, q *query, m *dns.Msg, candidates []fqdn.Name) (*dns.Msg, error) {
 	sub := q.subquery(q.name, q.qtype)
 	sub.question = q.question
 	// Over UDP a truncated reply to a subquery does not fail. If q came over TCP, the caller of
 	// askExpander turns a truncated result into a failure.
 	sub.via = overUDP
-	a := s.walkName(ctx, sub, candidates, snapshot).await(ctx)
+	a := s.walkName(ctx, sub, candidates, s.cfg.Zone.Snapshot()).await(ctx)
 	if a.refused != notRefused {
 		return nil, a.refused
 	}
