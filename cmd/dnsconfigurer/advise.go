@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/advise"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/gather"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
@@ -65,7 +65,7 @@ func adviseCommand() *cobra.Command {
 			if len(sources)+len(notRead) == 0 {
 				return errors.New("the cluster has no pods of dnsconfigurer's DNS servers: docs/dns.md has their installation")
 			}
-			result := advise.Advise(sources, pods)
+			result := doctor.Advise(sources, pods)
 			result.NotRead = append([]string{}, notRead...)
 			err = cli.WriteAdvice(cmd.OutOrStdout(), format, result, earlier)
 			return exitError(len(sources) > 0, err)

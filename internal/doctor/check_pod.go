@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/advise"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -284,7 +283,7 @@ const (
 // needClients is what servers count by client. Without the flag, there is none.
 func needClients(v *view) (string, bool) { return v.Unread[Clients], len(v.Clients) > 0 }
 
-func (v *view) clientLine(c advise.PodCounts) string {
+func (v *view) clientLine(c podCounts) string {
 	line := "address " + c.Address.String()
 	if c.Pod != nil {
 		line = podObject(c.Pod).String()
@@ -293,7 +292,7 @@ func (v *view) clientLine(c advise.PodCounts) string {
 	if !v.Names {
 		return line
 	}
-	if names := advise.NamesOf(v.Clients, c.Address); len(names) > 0 {
+	if names := namesOf(v.Clients, c.Address); len(names) > 0 {
 		line += ", most for " + strings.Join(names[:min(len(names), clientNames)], ", ")
 	}
 	return line
@@ -301,17 +300,17 @@ func (v *view) clientLine(c advise.PodCounts) string {
 
 // findClients returns the clients with most queries, failures and NXDOMAIN.
 func findClients(v *view) []hit {
-	all := advise.CountPods(v.Clients, v.Pods)
+	all := countPods(v.Clients, v.Pods)
 	var evidence []string
 	for _, top := range []struct {
 		number int
-		by     func(advise.PodCounts) uint64
+		by     func(podCounts) uint64
 	}{
-		{topQueries, func(c advise.PodCounts) uint64 { return c.Queries }},
-		{topFailed, func(c advise.PodCounts) uint64 { return c.Failed }},
-		{topAbsent, func(c advise.PodCounts) uint64 { return c.NXDomain() }},
+		{topQueries, func(c podCounts) uint64 { return c.Queries }},
+		{topFailed, func(c podCounts) uint64 { return c.Failed }},
+		{topAbsent, func(c podCounts) uint64 { return c.NXDomain() }},
 	} {
-		slices.SortStableFunc(all, func(a, b advise.PodCounts) int { return cmp.Compare(top.by(b), top.by(a)) })
+		slices.SortStableFunc(all, func(a, b podCounts) int { return cmp.Compare(top.by(b), top.by(a)) })
 		for _, c := range all[:min(len(all), top.number)] {
 			if line := v.clientLine(c); top.by(c) > 0 && !slices.Contains(evidence, line) {
 				evidence = append(evidence, line)
@@ -327,7 +326,7 @@ func findClients(v *view) []hit {
 
 // findFlood returns the client that sends most queries, if the servers refuse some.
 func findFlood(v *view) []hit {
-	all := advise.CountPods(v.Clients, v.Pods)
+	all := countPods(v.Clients, v.Pods)
 	var queries, refused uint64
 	for _, s := range v.Clients {
 		queries += s.Report.Others.Queries

@@ -14,6 +14,9 @@
 //
 // It works with any cluster DNS: CoreDNS and the command dns.
 //
+// [Advise] finds what workloads waste on DNS: servers count the queries of each client address, and the pods of
+// the cluster say which workload has the address.
+//
 // Its reader of Corefiles is tolerant: it reads what CoreDNS would refuse, and reports the problem, because
 // such a file is what a user looks for. It follows imports only into the files that it is given.
 package doctor

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/advise"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 )
@@ -30,7 +29,7 @@ func kubeletOf(node, domain string, dns ...string) Kubelet {
 func permit(s *Snapshot) {
 	s.Probes = append(s.Probes, healthyMeans()...)
 	s.Kubelets = []Kubelet{kubeletOf("a", "cluster.local", "10.96.0.10"), kubeletOf("b", "Cluster.local.", "10.96.0.10")}
-	s.Clients = []advise.Source{{}}
+	s.Clients = []ClientSource{{}}
 	withFile(s, "shop/db-0", clusterFile)
 }
 
@@ -66,7 +65,7 @@ func TestRun_Clients(t *testing.T) {
 				Names: []dnsserver.ClientName{{Address: netip.MustParseAddr(web), Name: "b.example.", Queries: 5},
 					{Address: netip.MustParseAddr(web), Name: "a.example.", Queries: 7}}}
 			s.Names = tt.names
-			s.Clients = []advise.Source{{Report: report}, {Address: netip.MustParseAddr(cache), Refused: tt.refused,
+			s.Clients = []ClientSource{{Report: report}, {Address: netip.MustParseAddr(cache), Refused: tt.refused,
 				Report: dnsserver.ClientReport{Clients: []dnsserver.Client{client(web, tt.web/2, 0, 0), client(other, 3000, 0, 0)}}}}
 			r := Run(t.Context(), s)
 			if got := codes(r); !slices.Equal(got, strings.Fields(tt.finds)) {

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/advise"
 )
 
 // Snapshot is what is known of a cluster. The zero value is a cluster where everything was
@@ -46,7 +45,7 @@ type Snapshot struct {
 	// Kubelets and PodFile need permissions that reading does not need; empty unless the user allows it.
 	Kubelets []Kubelet
 	PodFile  *string // the /etc/resolv.conf of the pod of the scope
-	Clients  []advise.Source
+	Clients  []ClientSource
 	Names    bool // findings may have names that clients ask for
 
 	// Container is the ephemeral container that was added to the pod of the scope, or may have been: the request had no

@@ -25,7 +25,6 @@ import (
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/advise"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 )
@@ -53,7 +52,7 @@ var serverLabels = map[string][]string{
 
 // Clients reads what the DNS servers of the cluster know about their clients, and the pods of the namespace of the
 // scope. notRead has the servers that could not be read. An error is that of the API server.
-func Clients(ctx context.Context, c Config) (sources []advise.Source, pods []corev1.Pod, notRead []string, err error) {
+func Clients(ctx context.Context, c Config) (sources []doctor.ClientSource, pods []corev1.Pod, notRead []string, err error) {
 	r := newReader(c)
 	if err := r.listKinds(ctx, doctor.Pods); err != nil {
 		return nil, nil, nil, err
@@ -82,7 +81,7 @@ func addClients(ctx context.Context, c Config, s *doctor.Snapshot) {
 	s.Clients, s.Names = sources, c.ClientCounts == ClientsNames
 }
 
-func readServers(ctx context.Context, api *rest.Config) (sources []advise.Source, notRead []string, err error) {
+func readServers(ctx context.Context, api *rest.Config) (sources []doctor.ClientSource, notRead []string, err error) {
 	servers, err := listServers(ctx, api)
 	if err != nil {
 		return nil, nil, err
@@ -91,7 +90,7 @@ func readServers(ctx context.Context, api *rest.Config) (sources []advise.Source
 		notRead = append(notRead, fmt.Sprintf("%d of %d servers: the limit is %d", len(servers)-maxServers, len(servers), maxServers))
 		servers = servers[:maxServers]
 	}
-	sources, errs := forEach(servers, func(p *corev1.Pod) (advise.Source, error) {
+	sources, errs := forEach(servers, func(p *corev1.Pod) (doctor.ClientSource, error) {
 		s, err := readClients(ctx, api, p)
 		if err != nil {
 			err = fmt.Errorf("pod %s/%s: %w", p.Namespace, p.Name, err)
@@ -128,22 +127,22 @@ func listServers(ctx context.Context, config *rest.Config) ([]corev1.Pod, error)
 
 // readClients returns the report of the server in a pod. Its page is for clients on the same machine, which those of
 // a forwarded port are.
-func readClients(ctx context.Context, config *rest.Config, pod *corev1.Pod) (advise.Source, error) {
+func readClients(ctx context.Context, config *rest.Config, pod *corev1.Pod) (doctor.ClientSource, error) {
 	port := httpPort(pod)
 	addr, err := netip.ParseAddr(pod.Status.PodIP)
 	if err != nil || port == 0 {
-		return advise.Source{}, errors.New("it has no address, or no readiness probe with the port of its pages")
+		return doctor.ClientSource{}, errors.New("it has no address, or no readiness probe with the port of its pages")
 	}
 	ctx, cancel := context.WithTimeout(ctx, serverTime)
 	defer cancel()
 	conn, err := dialPod(config, pod)
 	if err != nil {
-		return advise.Source{}, fmt.Errorf("forward a port (pods/portforward): %w", err)
+		return doctor.ClientSource{}, fmt.Errorf("forward a port (pods/portforward): %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	defer conn.Close()
-	s := advise.Source{Address: addr.Unmap()}
+	s := doctor.ClientSource{Address: addr.Unmap()}
 	text, err := get(conn, port, "/clients")
 	if err == nil {
 		err = json.Unmarshal(text, &s.Report)
@@ -153,7 +152,7 @@ func readClients(ctx context.Context, config *rest.Config, pod *corev1.Pod) (adv
 		s.Refused = refusedQueries(string(text))
 	}
 	if err != nil {
-		return advise.Source{}, cmp.Or(ctx.Err(), err)
+		return doctor.ClientSource{}, cmp.Or(ctx.Err(), err)
 	}
 	return s, nil
 }

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package advise_test
+package doctor_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/advise"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
@@ -116,7 +116,7 @@ func (n node) advice(t *testing.T, pods ...corev1.Pod) v1alpha1.WorkloadAdvice {
 	t.Helper()
 	r := n.Clients()
 	r.Until = r.Since.Add(time.Hour)
-	result := advise.Advise([]advise.Source{{Address: netip.MustParseAddr("127.0.0.1"), Report: r}}, pods)
+	result := doctor.Advise([]doctor.ClientSource{{Address: netip.MustParseAddr("127.0.0.1"), Report: r}}, pods)
 	if len(result.Workloads) != 1 {
 		t.Fatalf("got %+v, want one workload", result)
 	}
@@ -245,7 +245,7 @@ func TestAdvise_Rollout(t *testing.T) {
 	r.Clients = append(r.Clients, dnsserver.Client{Address: netip.MustParseAddr("127.1.0.8")})
 	for range 2 { // in both orders
 		slices.Reverse(r.Clients)
-		w := advise.Advise([]advise.Source{{Report: r}}, []corev1.Pod{old, changed}).Workloads
+		w := doctor.Advise([]doctor.ClientSource{{Report: r}}, []corev1.Pod{old, changed}).Workloads
 		if len(w) != 1 || w[0].Pods != 2 || len(w[0].Cures) > 0 {
 			t.Errorf("got %+v, want no advice", w)
 		}
@@ -295,7 +295,7 @@ func TestAdvise_Workloads(t *testing.T) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: name, Controller: ptr.To(true)}}
 		}
 	}
-	sources := []advise.Source{
+	sources := []doctor.ClientSource{
 		{Address: netip.MustParseAddr("10.0.0.1"),
 			Report: report(12, client("10.244.1.1", 100), client("10.244.1.2", 10), client("10.244.1.9", 7))},
 		{Address: netip.MustParseAddr("10.0.0.2"),
@@ -313,7 +313,7 @@ func TestAdvise_Workloads(t *testing.T) {
 	}
 	sources[1].Report.Others.Queries = 1000
 	var got []string
-	result := advise.Advise(sources, pods)
+	result := doctor.Advise(sources, pods)
 	if result.QueriesPerDay != 545 || result.OthersPerDay != 1000+9+2*7 {
 		t.Errorf("%d queries of pods, %d of others", result.QueriesPerDay, result.OthersPerDay)
 	}
