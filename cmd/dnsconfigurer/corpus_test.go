@@ -19,7 +19,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodefacts"
 )
 
@@ -179,7 +179,7 @@ func render(t *testing.T, pod string, facts []string) (stdout, stderr []byte, er
 	if err != nil {
 		return nil, nil, err
 	}
-	o := cli.RenderOptions{Input: manifest.Input{Paths: []string{pod}}, Format: "json"}
+	o := cli.RenderOptions{Input: kube.Input{Paths: []string{pod}}, Format: "json"}
 	var out, errs bytes.Buffer
 	_, err = o.Run(t.Context(), n, nil, &out, &errs)
 	return out.Bytes(), errs.Bytes(), err

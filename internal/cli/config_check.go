@@ -24,7 +24,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodefacts"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
@@ -187,7 +186,7 @@ func readFile(ctx context.Context, path string, stdin io.Reader) (config.File, e
 		}
 		return f, err
 	}
-	text, err := manifest.ReadLimited(ctx, stdin, config.MaxFile+1)
+	text, err := kube.ReadLimited(ctx, stdin, config.MaxFile+1)
 	switch {
 	case err != nil:
 		return config.File{}, fmt.Errorf("%s: %w", stdinName, err)

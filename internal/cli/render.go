@@ -19,7 +19,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodefacts"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -28,7 +27,7 @@ import (
 
 // Options are the flags of the command render, except those of the node.
 type RenderOptions struct {
-	Input  manifest.Input
+	Input  kube.Input
 	Format string // one of RenderFormats
 }
 

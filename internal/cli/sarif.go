@@ -14,7 +14,6 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -31,7 +30,7 @@ func (v *Validation) annotate(severity policy.Severity, at kube.Location, title,
 	switch {
 	case at.Source != "":
 		add("file", visible(at.Source))
-	case at.File != "" && at.File != manifest.Stdin:
+	case at.File != "" && at.File != kube.Stdin:
 		add("file", visible(at.File))
 		if at.Line > 0 {
 			add("line", at.Line)

@@ -17,7 +17,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -29,7 +28,7 @@ func severities() []string {
 
 // Options are the values of the command's flags.
 type ValidateOptions struct {
-	Input  manifest.Input
+	Input  kube.Input
 	Output Validation
 	FailOn string   // the lowest severity of a finding that fails: one of Severities
 	Ignore []string // codes of findings that are left out

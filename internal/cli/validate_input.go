@@ -14,7 +14,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -33,7 +32,7 @@ type service struct {
 
 // readInput reads the manifests and decodes their Services. Errors are joined; the valid objects are
 // returned beside them.
-func readInput(ctx context.Context, in manifest.Input, stdin io.Reader) (input, error) {
+func readInput(ctx context.Context, in kube.Input, stdin io.Reader) (input, error) {
 	m, err := in.Read(ctx, stdin)
 	objects, serviceErr := cluster.DecodeManifest(m, in.Namespace)
 	errs := []error{err, serviceErr}

@@ -29,7 +29,6 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -133,7 +132,7 @@ func (p *Pods) Run(ctx context.Context) error {
 	var tasks sync.WaitGroup
 	if p.cfg.Manifests != "" {
 		s := staticPods{path: p.cfg.Manifests, node: p.cfg.NodeName, publish: p.table.setManifests}
-		w := manifest.Watcher{
+		w := kube.Watcher{
 			Directories: []string{p.cfg.Manifests}, Read: s.read, Wake: p.rereadManifests,
 			Logger: p.cfg.Logger, Message: "cannot read static pod manifests",
 		}

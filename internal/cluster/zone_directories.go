@@ -18,7 +18,6 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -44,7 +43,7 @@ type DirectoriesConfig struct {
 // loaded when each directory has been read once.
 type Directories struct {
 	cfg     DirectoriesConfig
-	watcher manifest.Watcher
+	watcher kube.Watcher
 
 	// As last read without error.
 	files    map[string][]string // the paths of the files, by directory
@@ -75,7 +74,7 @@ func NewDirectories(cfg DirectoriesConfig) (*Directories, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	d := &Directories{cfg: cfg, files: map[string][]string{}, contents: map[string]contents{}}
-	d.watcher = manifest.Watcher{
+	d.watcher = kube.Watcher{
 		Directories: cfg.Paths, Read: d.read,
 		Logger: cfg.Logger, Message: "cannot read manifests, keeping their previous names, if any",
 	}
@@ -95,7 +94,7 @@ func (d *Directories) read() map[string]error {
 	failed, all, changed := map[string]error{}, map[string]contents{}, false
 	var manifests []Manifest
 	for _, path := range d.cfg.Paths {
-		if files, err := manifest.List(path); err != nil {
+		if files, err := kube.ListManifests(path); err != nil {
 			failed[path] = err
 		} else {
 			_, known := d.files[path]

@@ -26,7 +26,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/gather"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodefacts"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
@@ -36,7 +35,7 @@ import (
 
 // Options are the values of the command's flags.
 type Options struct {
-	Input    manifest.Input
+	Input    kube.Input
 	Pod      string // NAMESPACE/NAME; "", without manifests and cluster: a program on this machine
 	Library  string // one of Libraries
 	Format   string // text or json

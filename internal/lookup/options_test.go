@@ -10,13 +10,13 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/lookup"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 func TestOptions_Parse(t *testing.T) {
-	input := manifest.Input{Paths: []string{"a"}, Namespace: "default"}
+	input := kube.Input{Paths: []string{"a"}, Namespace: "default"}
 	valid := lookup.Options{Input: input, Pod: "shop/web", Library: "musl", Format: "text"}
 	for _, tt := range []struct {
 		change func(*lookup.Options)

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package manifest_test
+package kube_test
 
 import (
 	"fmt"
@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
 )
 
 const (
@@ -46,7 +45,7 @@ func TestRead_FilesDirectoriesAndStdin(t *testing.T) {
 		"dir/.g.yaml":   fmt.Sprintf(pod, "g"),
 		"dir/h.yaml.sw": "not: read",
 	})
-	m, err := manifest.Input{Paths: []string{"file.txt", "dir", "-"}}.Read(t.Context(), strings.NewReader(fmt.Sprintf(pod, "stdin")))
+	m, err := kube.Input{Paths: []string{"file.txt", "dir", "-"}}.Read(t.Context(), strings.NewReader(fmt.Sprintf(pod, "stdin")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +64,7 @@ func TestRead_FilesDirectoriesAndStdin(t *testing.T) {
 
 func TestRead_ErrorsBesideObjects(t *testing.T) {
 	write(t, map[string]string{"pod.yaml": fmt.Sprintf(pod, "p"), "bad.yaml": "a: [\n", "empty/a.txt": ""})
-	m, err := manifest.Input{Paths: []string{"absent.yaml", "bad.yaml", "empty", "pod.yaml"}}.Read(t.Context(), nil)
+	m, err := kube.Input{Paths: []string{"absent.yaml", "bad.yaml", "empty", "pod.yaml"}}.Read(t.Context(), nil)
 	want := `absent.yaml: no such file or directory
 bad.yaml:1: did not find expected node content
 empty: no .yaml, .yml or .json file in this directory`
@@ -97,19 +96,19 @@ func TestRead_Directories(t *testing.T) {
 	}
 	const passed = "d/patch.json:1:1: not a Kubernetes object, not read d/values.yaml:1:1: not a Kubernetes object, not read"
 	for _, tt := range []struct {
-		input             manifest.Input
+		input             kube.Input
 		pods, notes, want string
 	}{
-		{manifest.Input{Paths: []string{"d"}}, "a", "d: 2 subdirectories are not read " + passed, ""},
-		{manifest.Input{Paths: []string{"d"}, Recursive: true}, "c b a",
+		{kube.Input{Paths: []string{"d"}}, "a", "d: 2 subdirectories are not read " + passed, ""},
+		{kube.Input{Paths: []string{"d"}, Recursive: true}, "c b a",
 			"d/chart: a Helm chart is not read d/link: a link to a directory is not read " +
 				"d/base/kustomization.yaml:1:1: a kustomization is not read " + passed, ""},
-		{manifest.Input{Paths: []string{"only"}}, "", "", "only: no .yaml, .yml or .json file in this directory"},
-		{manifest.Input{Paths: []string{"only"}, Recursive: true}, "d", "", ""},
-		{manifest.Input{Paths: []string{"d/base/*/*.yml"}}, "c", "", ""},
-		{manifest.Input{Paths: []string{"d/*.yml"}}, "", "", "d/*.yml: no file matches"},
-		{manifest.Input{Paths: []string{"d/chart"}}, "", "", "d/chart: a Helm chart is not read"},
-		{manifest.Input{Paths: []string{"d/values.yaml"}}, "", "",
+		{kube.Input{Paths: []string{"only"}}, "", "", "only: no .yaml, .yml or .json file in this directory"},
+		{kube.Input{Paths: []string{"only"}, Recursive: true}, "d", "", ""},
+		{kube.Input{Paths: []string{"d/base/*/*.yml"}}, "c", "", ""},
+		{kube.Input{Paths: []string{"d/*.yml"}}, "", "", "d/*.yml: no file matches"},
+		{kube.Input{Paths: []string{"d/chart"}}, "", "", "d/chart: a Helm chart is not read"},
+		{kube.Input{Paths: []string{"d/values.yaml"}}, "", "",
 			"d/values.yaml:1:1: not a Kubernetes object: apiVersion and kind are missing"},
 	} {
 		m, err := tt.input.Read(t.Context(), nil)
@@ -129,7 +128,7 @@ func TestRead_Directories(t *testing.T) {
 func TestRead_Strict(t *testing.T) {
 	write(t, map[string]string{"pod.yaml": fmt.Sprintf(pod, "p") + "status: {newField: 1}\n"})
 	for _, strict := range []bool{false, true} {
-		m, err := manifest.Input{Paths: []string{"pod.yaml"}, Strict: strict}.Read(t.Context(), nil)
+		m, err := kube.Input{Paths: []string{"pod.yaml"}, Strict: strict}.Read(t.Context(), nil)
 		if strict != (err != nil) || strict == (len(m.Unknown) == 1) || len(m.Workloads) != 1 {
 			t.Errorf("strict %v: %d unknown, %v", strict, len(m.Unknown), err)
 		}
@@ -138,7 +137,7 @@ func TestRead_Strict(t *testing.T) {
 
 func TestRead_SizeLimit(t *testing.T) {
 	large := strings.NewReader(strings.Repeat("#", kube.MaxManifest+2))
-	_, err := manifest.Input{Paths: []string{"-"}}.Read(t.Context(), large)
+	_, err := kube.Input{Paths: []string{"-"}}.Read(t.Context(), large)
 	if want := "stdin: larger than 33554432 bytes"; fmt.Sprint(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -153,14 +152,14 @@ func TestReadPods_WithoutPods(t *testing.T) {
 		"s.yaml":    "no pod or pod template in s.yaml: found only Service",
 		"list.yaml": "no pod or pod template in list.yaml",
 	} {
-		if _, err := (manifest.Input{Paths: []string{path}}).ReadPods(t.Context(), nil); fmt.Sprint(err) != want {
+		if _, err := (kube.Input{Paths: []string{path}}).ReadPods(t.Context(), nil); fmt.Sprint(err) != want {
 			t.Errorf("%s: got %v, want %s", path, err, want)
 		}
 	}
 }
 
-func TestList_Errors(t *testing.T) {
-	if files, err := manifest.List(filepath.Join(t.TempDir(), "absent")); err == nil {
+func TestListManifests_Errors(t *testing.T) {
+	if files, err := kube.ListManifests(filepath.Join(t.TempDir(), "absent")); err == nil {
 		t.Errorf("got %v for an absent directory", files)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package manifest
+package kube
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -67,8 +66,8 @@ func (in Input) CheckNamespace() error {
 
 // Read parses the manifests. Errors are joined; the valid objects are returned beside them. If ctx
 // is done, it does not wait for the rest of a terminal or a FIFO.
-func (in Input) Read(ctx context.Context, stdin io.Reader) (kube.Manifest, error) {
-	var all kube.Manifest
+func (in Input) Read(ctx context.Context, stdin io.Reader) (Manifest, error) {
+	var all Manifest
 	var errs []error
 	for _, path := range in.Paths {
 		files, notes, err := in.expand(path)
@@ -94,7 +93,7 @@ func (in Input) Read(ctx context.Context, stdin io.Reader) (kube.Manifest, error
 
 // ReadPods is Read for manifests that must contain a pod or a pod template, unless they are
 // empty.
-func (in Input) ReadPods(ctx context.Context, stdin io.Reader) (kube.Manifest, error) {
+func (in Input) ReadPods(ctx context.Context, stdin io.Reader) (Manifest, error) {
 	m, err := in.Read(ctx, stdin)
 	if err == nil {
 		err = in.CheckPods(m)
@@ -105,7 +104,7 @@ func (in Input) ReadPods(ctx context.Context, stdin io.Reader) (kube.Manifest, e
 // CheckPods returns an error if m, read from in, has objects, but no pod and no pod
 // template. If there is no object at all, m.Notes says so: the output of a chart whose
 // objects are all switched off is not an error.
-func (in Input) CheckPods(m kube.Manifest) error {
+func (in Input) CheckPods(m Manifest) error {
 	if len(m.Workloads) > 0 || len(m.Others) == 0 && len(m.Notes) > 0 {
 		return nil
 	}
@@ -130,13 +129,13 @@ type file struct {
 	listed bool // found in a directory, which may have files that are not manifests
 }
 
-func (f file) read(ctx context.Context, stdin io.Reader) (kube.Manifest, error) {
+func (f file) read(ctx context.Context, stdin io.Reader) (Manifest, error) {
 	if f.path == "-" {
-		data, err := ReadLimited(ctx, stdin, kube.MaxManifest+1)
+		data, err := ReadLimited(ctx, stdin, MaxManifest+1)
 		if err != nil {
-			return kube.Manifest{}, fmt.Errorf("%s: %w", Stdin, err)
+			return Manifest{}, fmt.Errorf("%s: %w", Stdin, err)
 		}
-		return kube.ParseManifest(Stdin, data)
+		return ParseManifest(Stdin, data)
 	}
 	data, err := untilDone(ctx, func() ([]byte, error) {
 		r, err := os.Open(f.path)
@@ -144,21 +143,21 @@ func (f file) read(ctx context.Context, stdin io.Reader) (kube.Manifest, error) 
 			return nil, err
 		}
 		defer r.Close()
-		return io.ReadAll(io.LimitReader(r, kube.MaxManifest+1))
+		return io.ReadAll(io.LimitReader(r, MaxManifest+1))
 	})
 	if err != nil {
-		return kube.Manifest{}, unreadable(f.path, err)
+		return Manifest{}, unreadable(f.path, err)
 	}
-	m, err := kube.ParseManifest(f.path, data)
+	m, err := ParseManifest(f.path, data)
 	if !f.listed {
 		return m, err
 	}
 	var errs []error
 	for _, e := range excerpt.Unjoin(err) {
-		if input, ok := errors.AsType[*kube.InputError](e); ok && errors.Is(e, kube.ErrNotAnObject) { // such as the values of a chart
+		if input, ok := errors.AsType[*InputError](e); ok && errors.Is(e, ErrNotAnObject) { // such as the values of a chart
 			at := input.Location
 			at.Field = ""
-			m.Notes = append(m.Notes, &kube.InputError{Location: at, Err: errors.New("not a Kubernetes object, not read")})
+			m.Notes = append(m.Notes, &InputError{Location: at, Err: errors.New("not a Kubernetes object, not read")})
 		} else {
 			errs = append(errs, e)
 		}

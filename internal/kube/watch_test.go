@@ -3,7 +3,7 @@
 
 //go:build unix
 
-package manifest_test
+package kube_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 )
 
 func writeFile(t *testing.T, path, text string) {
@@ -31,7 +31,7 @@ func writeFile(t *testing.T, path, text string) {
 func TestWatcher_Log(t *testing.T) {
 	var failed map[string]error
 	log := new(strings.Builder)
-	w := manifest.Watcher{
+	w := kube.Watcher{
 		Directories: []string{t.TempDir()}, Read: func() map[string]error { return failed },
 		Logger: slog.New(slog.NewTextHandler(log, nil)), Message: "cannot read",
 	}
@@ -61,7 +61,7 @@ func TestWatcher_Log(t *testing.T) {
 func TestWatcher_Run(t *testing.T) {
 	dir, missing := t.TempDir(), filepath.Join(t.TempDir(), "missing")
 	reads, wake, log := make(chan struct{}, 16), make(chan struct{}, 1), new(strings.Builder)
-	w := manifest.Watcher{
+	w := kube.Watcher{
 		Directories: []string{missing, dir}, Wake: wake,
 		Read:   func() map[string]error { reads <- struct{}{}; return nil },
 		Logger: slog.New(slog.NewTextHandler(log, nil)), Message: "cannot read",
@@ -73,7 +73,7 @@ func TestWatcher_Run(t *testing.T) {
 		t.Helper()
 		select {
 		case <-reads:
-		case <-time.After(manifest.PollPeriod / 2):
+		case <-time.After(kube.PollPeriod / 2):
 			t.Fatalf("not read %s", when)
 		}
 	}

@@ -3,7 +3,7 @@
 
 //go:build unix
 
-package manifest_test
+package kube_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/manifest"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 )
 
 // TestRead_Interrupted: a command that waits for a terminal, or for the writer of a FIFO, ends with
@@ -31,7 +31,7 @@ func TestRead_Interrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancelCause(t.Context())
 	interrupt(errors.New("interrupt signal received"))
 	for path, name := range map[string]string{"-": "stdin", fifo: fifo} {
-		_, err := manifest.Input{Paths: []string{path}}.Read(ctx, terminal)
+		_, err := kube.Input{Paths: []string{path}}.Read(ctx, terminal)
 		if want := name + ": interrupt signal received"; fmt.Sprint(err) != want {
 			t.Errorf("%v, want %s", err, want)
 		}
@@ -55,7 +55,7 @@ func TestRead_UnreadableDirectory(t *testing.T) {
 		t.Chdir(long)
 	}
 	t.Chdir(start)
-	m, err := manifest.Input{Paths: []string{"all"}, Recursive: true}.Read(t.Context(), nil)
+	m, err := kube.Input{Paths: []string{"all"}, Recursive: true}.Read(t.Context(), nil)
 	if err == nil || !strings.HasPrefix(err.Error(), "all/"+long) || !strings.HasSuffix(err.Error(), long+": file name too long") ||
 		len(m.Workloads) != 2 {
 		t.Errorf("%d workloads, %v", len(m.Workloads), err)

@@ -1,7 +1,7 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package manifest
+package kube
 
 import (
 	"errors"
@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 )
 
 // expand returns the files at a path, and notes about what is passed over.
@@ -63,7 +61,7 @@ func (in Input) expandPattern(pattern string) (files []file, notes []error, _ er
 
 // expandDirectory returns the manifests in a directory without its subdirectories.
 func expandDirectory(directory string) (files []file, notes []error, _ error) {
-	paths, err := List(directory)
+	paths, err := ListManifests(directory)
 	if err != nil {
 		return nil, nil, unreadable(directory, err)
 	}
@@ -142,15 +140,15 @@ func chartNote(path string) error {
 
 // note returns a note about a path.
 func note(path, text, hint string) error {
-	return &kube.InputError{Location: kube.Location{File: path}, Err: errors.New(text), Hint: hint}
+	return &InputError{Location: Location{File: path}, Err: errors.New(text), Hint: hint}
 }
 
 // extensions are those of manifests. Other files in a directory are ignored.
 var extensions = []string{".yaml", ".yml", ".json"}
 
-// List returns the paths of the manifests in a directory, sorted by name. It does not
+// ListManifests returns the paths of the manifests in a directory, sorted by name. It does not
 // descend into subdirectories.
-func List(directory string) ([]string, error) {
+func ListManifests(directory string) ([]string, error) {
 	entries, err := os.ReadDir(directory)
 	if err != nil {
 		return nil, err
