@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,7 +15,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
@@ -48,7 +49,7 @@ func TestReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(page), b.String()); diff != "" {
+	if diff := gocmp.Diff(string(page), b.String()); diff != "" {
 		t.Errorf("docs/commands.md is out of date, run this test with -update (-page +generated):\n%s", diff)
 	}
 }
@@ -59,12 +60,9 @@ func writeCommand(b *strings.Builder, c *cobra.Command) {
 		return
 	}
 	name := strings.TrimPrefix(c.CommandPath(), "dnsconfigurer ")
-	fmt.Fprintf(b, "\n## %s\n\n%s.\n", name, strings.TrimSuffix(c.Short, "."))
+	fmt.Fprintf(b, "\n## %s\n\n%s\n", name, strings.TrimSpace(cmp.Or(c.Long, c.Short+".")))
 	if c.Runnable() {
 		fmt.Fprintf(b, "\n    %s\n", c.UseLine())
-	}
-	if c.Long != "" {
-		fmt.Fprintf(b, "\n%s\n", strings.TrimSpace(c.Long))
 	}
 	if c.Example != "" {
 		fmt.Fprintf(b, "\nExamples:\n\n")
@@ -104,7 +102,7 @@ func writeSharedFlags(b *strings.Builder) {
 	}
 }
 
-const tableHead = "\n| flag | value | default | meaning |\n|---|---|---|---|\n"
+const tableHead = "\n| flag | meaning |\n|---|---|\n"
 
 func writeFlags(b *strings.Builder, c *cobra.Command) {
 	var links, shared []string
@@ -140,20 +138,20 @@ func writeFlags(b *strings.Builder, c *cobra.Command) {
 	}
 }
 
-// flagRow returns the row of a flag.
+// flagRow returns the row of a flag, with its default as in the help.
 func flagRow(f *pflag.Flag) string {
-	name := "`--" + f.Name + "`"
-	if f.Shorthand != "" {
-		name = "`-" + f.Shorthand + "`, " + name
-	}
 	value, meaning := pflag.UnquoteUsage(f)
-	value = strings.ReplaceAll(value, "|", `\|`)
-	shown := ""
-	if f.DefValue != "" && f.DefValue != "[]" && f.DefValue != "false" {
-		shown = "`" + f.DefValue + "`"
+	name := strings.TrimSuffix("--"+f.Name+" "+value, " ")
+	if f.Shorthand != "" {
+		name = "-" + f.Shorthand + ", " + name
 	}
-	return fmt.Sprintf("| %s | %s | %s | %s |\n", name, value, shown, strings.ReplaceAll(meaning, "|", `\|`))
+	if f.DefValue != "" && f.DefValue != "[]" && f.DefValue != "false" {
+		meaning += " (default `" + f.DefValue + "`)"
+	}
+	return "| `" + escape.Replace(name) + "` | " + escape.Replace(meaning) + " |\n"
 }
+
+var escape = strings.NewReplacer("|", `\|`)
 
 // TestHelp_Width checks that no line of any help is wider than a terminal of 100 columns.
 func TestHelp_Width(t *testing.T) {

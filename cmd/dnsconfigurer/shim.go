@@ -8,7 +8,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/dnsnode"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nri"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
@@ -27,13 +29,11 @@ request is forwarded unchanged, or fails so that the kubelet tries again. If the
 decision, it is forwarded unchanged; docs/nodes.md lists the outcomes.
 
 The node facts (clusterDNS, clusterDomain and resolvConf of the kubelet) are required: set
-node.kubeletConfig, so that they cannot differ from the kubelet's. If they lead to another DNS
-configuration than the kubelet sent, the request is forwarded unchanged, unless the mode is Force.
+node.kubeletConfig, so that they cannot differ from the kubelet's.
 
-Flags override the configuration file. It is read again when it or a file that it names changes, and
-at once on SIGHUP. If it is invalid, also at the start, the shim keeps the last valid one, saved in
-$STATE_DIRECTORY; without one it forwards all requests unchanged. The shim exits only if its socket
-or the runtime endpoint is unusable.`,
+Flags override the configuration file. If it is invalid, also at the start, the shim keeps the last
+valid one, saved in $STATE_DIRECTORY; without one it forwards all requests unchanged. The shim exits
+only if its socket or the runtime endpoint is unusable.`,
 		Example: "  dnsconfigurer shim --config /etc/dnsconfigurer/shim.yaml",
 	}
 	source := shim.Kind().FromFlags(cmd.Flags())
@@ -78,11 +78,10 @@ If the pod is not found in time, its containers start with the kubelet's DNS, an
 file is written when the pod is found. docs/nodes.md lists the outcomes.
 
 The node facts (clusterDNS, clusterDomain and resolvConf of the kubelet) are required: set
-node.kubeletConfig, so that they cannot differ from the kubelet's. If they lead to another DNS
-configuration than the kubelet computed, the file stays as it is, unless the mode is Force.
+node.kubeletConfig, so that they cannot differ from the kubelet's.
 
-Flags override the configuration file. It is read again when it or a file that it names changes, and
-at once on SIGHUP. If the configuration is invalid, the agent keeps the previous one.`,
+Flags override the configuration file. If it is invalid after a change, the agent keeps the previous
+one.`,
 		Example: "  dnsconfigurer agent --config /etc/dnsconfigurer/agent.yaml",
 		Args:    usage.NoArguments,
 	}
@@ -108,9 +107,8 @@ func nriCommand() *cobra.Command {
 the agent of each sandbox, and of each container before it is created. It changes no
 container and fails no call. A container waits at most 200 ms for the agent.
 
-When a plugin registers, containerd first waits for containers that are being stopped, and
-starts no pod meanwhile. So the relay registers when no pod of the node is being stopped: it asks
-the agent, and waits for at most 15 minutes, or 30 seconds for an agent that replies.`,
+When a plugin registers, containerd starts no pod until no container is being stopped. So the
+relay first waits until no pod of the node is being stopped, for at most 15 minutes.`,
 		Example: `  dnsconfigurer nri
   dnsconfigurer nri --agent /run/dnsconfigurer/agent.sock --http 127.0.0.1:9352`,
 		Args: usage.NoArguments,
@@ -134,6 +132,105 @@ the agent, and waits for at most 15 minutes, or 30 seconds for an agent that rep
 		server.Log, server.Writer = writer.Logger(), writer
 		server.Log.Info("starting", "version", version())
 		return server.Run(cmd.Context())
+	}
+	return cmd
+}
+
+func dnsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dns",
+		Short: "Run the cluster DNS server",
+		Long: `Serve the names of the cluster by Kubernetes DNS-Based Service Discovery 1.1.0, answer local
+names such as localhost, and forward all other queries through a cache.
+
+The Services and EndpointSlices come from the API server, or from manifests. Until they are
+loaded, queries for names of the cluster, and for reverse names that may be the cluster's, get
+SERVFAIL, never NXDOMAIN. Other queries are forwarded from the start.
+
+Flags override the configuration file. If it is invalid after a change, the server keeps the
+previous one.`,
+		Example: `  dnsconfigurer dns --manifests examples/ --listen 127.0.0.1:1053
+  dnsconfigurer dns --kubeconfig ~/.kube/config --listen 127.0.0.1:1053 --upstream 192.0.2.53
+  dnsconfigurer dns --config /etc/dnsconfigurer/dns.yaml`,
+		Args: usage.NoArguments,
+	}
+	source := dnsnode.ClusterDNSKind().FromFlags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := daemon.Load(cmd.Context(), source)
+		if err != nil {
+			return err
+		}
+		return daemon.Serve(cmd.ErrOrStderr(), c.LogFormat, version(), func(p daemon.Process) error {
+			process := dnsnode.Process[dnsnode.ClusterDNSConfig]{Source: source, Reload: p.Reload, Version: version(), Log: p.Log,
+				Stdout: cmd.OutOrStdout()}
+			return dnsnode.RunClusterDNS(cmd.Context(), process, c)
+		})
+	}
+	return cmd
+}
+
+func nodeCacheCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "nodecache",
+		Short: "Run the DNS cache of a node, which also expands search lists (autopath)",
+		Long: `Run the node-local DNS cache. Names of the cluster are forwarded to the cluster DNS,
+others to the upstream servers of the node.
+
+Queries of pods with the policy ClusterFirstWithAutopath are sent to the cluster DNS with
+the search list in an EDNS0 option. If the cluster DNS does not support the option, the
+cache expands the search list itself.
+
+While the cluster DNS is unreachable, cached names of the cluster are still answered, and other
+names of the cluster get SERVFAIL, never NXDOMAIN. Names outside the cluster are not affected.
+
+Flags override the configuration file. If it is invalid after a change, the cache keeps the previous
+one.`,
+		Example: `  dnsconfigurer nodecache --cluster-dns 10.96.0.10 --listen 127.0.0.1:1053
+  dnsconfigurer nodecache --config /etc/dnsconfigurer/nodecache.yaml`,
+		Args: usage.NoArguments,
+	}
+	source := dnsnode.NodeCacheKind().FromFlags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := daemon.Load(cmd.Context(), source)
+		if err != nil {
+			return err
+		}
+		return daemon.Serve(cmd.ErrOrStderr(), c.LogFormat, version(), func(p daemon.Process) error {
+			process := dnsnode.Process[dnsnode.NodeCacheConfig]{Source: source, Reload: p.Reload, Version: version(), Log: p.Log,
+				Stdout: cmd.OutOrStdout()}
+			return dnsnode.RunNodeCache(cmd.Context(), process, c)
+		})
+	}
+	return cmd
+}
+
+func webhookCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "webhook",
+		Short: "Run the admission webhook that validates the DNS of pods",
+		Long: `Run the admission webhook. It denies pods that would not start, and warns of DNS
+settings that the node would truncate. At ` + webhook.PathMutate + ` it replaces the dnsPolicy
+ClusterFirstWithAutopath, which the API server would reject, by an annotation and a dnsPolicy
+that the API server accepts. From Kubernetes 1.36 on, an admission policy can do this instead.
+
+The rules are those of "dnsconfigurer validate". The Helm chart runs the webhook and registers
+it in a cluster.
+
+Flags override the configuration file. It and the certificate are read again when they change. If
+the file is invalid, the webhook keeps the previous one.`,
+		Example: `  dnsconfigurer webhook --config /etc/dnsconfigurer/webhook.yaml`,
+		Args:    usage.NoArguments,
+	}
+	source := webhook.Kind().FromFlags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := daemon.Load(cmd.Context(), source)
+		if err != nil {
+			return err
+		}
+		return daemon.Serve(cmd.ErrOrStderr(), c.LogFormat, version(), func(p daemon.Process) error {
+			server := webhook.Daemon{Source: source, Reload: p.Reload, Version: version(), Log: p.Log}
+			return server.Run(cmd.Context(), c)
+		})
 	}
 	return cmd
 }

@@ -47,11 +47,11 @@ var mutants = []struct{ file, old, new, breaks string }{
 	{"policy/entry.go", `if d.kubelet || `, `if `, "D3: the kubelet's values are filtered"},
 	{"policy/entry.go", `d.kubelet || !isUnsafe(e.Kind, e.Text)`, `true`, "D3: values break out of their line"},
 	{"policy/engine.go", `pod.Override = ""`, ``, "D6: a kubelet reads the annotation"},
-	{"policy/limits.go", `MaxNameservers = 3`, `MaxNameservers = 4`, "L1: four servers"},
-	{"policy/limits.go", `len(s.Text) > MaxDomain`, `len(s.Text) >= MaxDomain`, "L2: 253 bytes are too long"},
-	{"policy/limits.go", `length > MaxSearchLine; n--`, `length >= MaxSearchLine; n--`, "L2: 2048 bytes are too long"},
+	{"policy/merge.go", `MaxNameservers = 3`, `MaxNameservers = 4`, "L1: four servers"},
+	{"policy/merge.go", `len(s.Text) > MaxDomain`, `len(s.Text) >= MaxDomain`, "L2: 253 bytes are too long"},
+	{"policy/merge.go", `length > MaxSearchLine; n--`, `length >= MaxSearchLine; n--`, "L2: 2048 bytes are too long"},
 	{
-		"policy/limits.go", `d.truncate(&d.Searches, MaxSearches, RuleSearchLimit)`,
+		"policy/merge.go", `d.truncate(&d.Searches, MaxSearches, RuleSearchLimit)`,
 		`kept := d.Searches[:0]
 		for _, s := range d.Searches {
 			if len(s.Text) <= MaxDomain {

@@ -47,9 +47,8 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 		"print the pods with most queries to servers of dnsconfigurer, `WHAT`: off, counts, or names: with the names; "+
 			"needs the permission pods/portforward", ClientsOff, ClientsCounts, ClientsNames)
 	flags.StringVar(&o.Image, "ephemeral-container", "",
-		"`IMAGE` of dnsconfigurer: add an ephemeral container with it to the pod of --pod, query the servers from there, too, "+
-			"and compare its resolv.conf with that of a new pod; it cannot be removed: it stays in the pod until the pod ends; "+
-			"needs the permission pods/ephemeralcontainers")
+		"`IMAGE` of dnsconfigurer for an ephemeral container in the pod of --pod, which queries the servers, too; it cannot be "+
+			"removed, and stays until the pod ends; needs the permission pods/ephemeralcontainers")
 	flags.DurationVar(&o.Timeout, "timeout", time.Minute,
 		"time limit, a `DURATION`: a check without its data by then is printed as not checked")
 }
