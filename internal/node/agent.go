@@ -121,9 +121,7 @@ func (s *Agent) apply(c AgentConfig) (daemon.Task, error) {
 		facts.ClusterDNS = append(facts.ClusterDNS, a.String())
 	}
 	s.facts.Store(facts)
-	s.Log.Info("configuration applied", "mode", c.Mode(), "clusterDNS", c.Node.ClusterDNS,
-		"clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
-	LogFindings(s.Log, c.Node.Findings, c.Engine, hook.HostFiles())
+	LogApplied(s.Log, c.Node, hook)
 	s.lookups.Store(lookups)
 	return func(ctx context.Context) error { return daemon.RunAll(ctx, RunHostWatcher(host), follow, lookups.Run) }, nil
 }

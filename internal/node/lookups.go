@@ -20,6 +20,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/nodefacts"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -204,9 +205,11 @@ func HostFiles(w *hostresolv.Watcher) func() cri.HostFiles {
 	}
 }
 
-// LogFindings logs the findings about the facts of a node, and those about the host's file.
-func LogFindings(log *slog.Logger, facts []policy.Finding, engine *policy.Engine, host cri.HostFiles) {
-	for _, found := range slices.Concat(facts, engine.CheckHost(host.Pods)) {
+// LogApplied logs that a configuration was applied, and the findings about the node and the host's file.
+func LogApplied(log *slog.Logger, n nodefacts.Node, h *cri.Hook) {
+	log.Info("configuration applied", "mode", h.Mode, "clusterDNS", n.ClusterDNS, "clusterDomain", n.ClusterDomain,
+		"resolvConf", n.ResolvConf)
+	for _, found := range slices.Concat(n.Findings, h.Engine.CheckHost(h.HostFiles().Pods)) {
 		log.Warn(found.Message, "reason", found.Reason, "hint", found.Hint)
 	}
 }

@@ -27,9 +27,9 @@ type plugin struct {
 	metrics *metrics
 	log     *slog.Logger
 
-	configured   chan struct{}          // has a token after Configure
-	synchronized atomic.Bool            // changed with mu, read without
-	wait         atomic.Pointer[string] // see setWait
+	configured   chan struct{} // has a token after Configure
+	synchronized atomic.Bool   // changed with mu, read without
+	wait         atomic.Value  // see waitsFor
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox // by ID
@@ -263,7 +263,7 @@ func (p *plugin) awaitStops(ctx context.Context, ask func(context.Context, podfi
 	if startedByRuntime() { // it waits for the relay, and has no stops yet
 		return
 	}
-	defer p.setWait("")
+	defer p.wait.Store("")
 	began, logged := time.Now(), ""
 	for lastKnown := began; ctx.Err() == nil; {
 		ack, result := ask(ctx, podfile.Event{Kind: podfile.Registering})
@@ -271,7 +271,7 @@ func (p *plugin) awaitStops(ctx context.Context, ask func(context.Context, podfi
 		if reason == "" {
 			return
 		}
-		p.setWait(reason)
+		p.wait.Store(reason)
 		if ack.Stopping > 0 {
 			lastKnown = time.Now()
 		}
@@ -302,16 +302,8 @@ func waitReason(ack podfile.Ack, r podfile.Result) string {
 	return ""
 }
 
-// setWait sets why the relay waits, "" if it does not.
-func (p *plugin) setWait(reason string) {
-	p.wait.Store(&reason)
-	p.metrics.setWaiting(reason != "")
-}
-
 // waitsFor returns why the relay waits, "" if it does not.
 func (p *plugin) waitsFor() string {
-	if reason := p.wait.Load(); reason != nil {
-		return *reason
-	}
-	return ""
+	reason, _ := p.wait.Load().(string)
+	return reason
 }

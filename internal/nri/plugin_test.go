@@ -35,9 +35,10 @@ func newRelay(t *testing.T) (*plugin, net.Listener) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	p := &plugin{
-		link: &podfile.Link{Socket: path, Log: log}, metrics: newMetrics(prometheus.NewRegistry()), log: log,
+		link: &podfile.Link{Socket: path, Log: log}, log: log,
 		configured: make(chan struct{}, 1), sandboxes: map[string]*sandbox{},
 	}
+	p.metrics = newMetrics(prometheus.NewRegistry(), p.waitsFor)
 	p.link.Replay = p.sendAll
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -27,7 +27,8 @@ type stopping func(after time.Duration) *podfile.Ack
 func awaitStops(t *testing.T, reply stopping) (waited time.Duration, reason, log string) {
 	t.Helper()
 	var text bytes.Buffer
-	p := &plugin{link: &podfile.Link{}, metrics: newMetrics(prometheus.NewRegistry()), log: slog.New(slog.NewTextHandler(&text, nil))}
+	p := &plugin{link: &podfile.Link{}, log: slog.New(slog.NewTextHandler(&text, nil))}
+	p.metrics = newMetrics(prometheus.NewRegistry(), p.waitsFor)
 	s := Server{plugin: p}
 	began := time.Now()
 	ask := func(context.Context, podfile.Event) (podfile.Ack, podfile.Result) {

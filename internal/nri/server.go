@@ -66,8 +66,8 @@ func (s *Server) Run(ctx context.Context) error {
 	registry := daemon.NewRegistry(s.Version)
 	s.Writer.Register(registry)
 	link := &podfile.Link{Socket: s.Agent, Log: s.Log}
-	s.plugin = &plugin{link: link, metrics: newMetrics(registry), log: s.Log,
-		configured: make(chan struct{}, 1), sandboxes: map[string]*sandbox{}}
+	s.plugin = &plugin{link: link, log: s.Log, configured: make(chan struct{}, 1), sandboxes: map[string]*sandbox{}}
+	s.plugin.metrics = newMetrics(registry, s.plugin.waitsFor)
 	link.Replay = s.plugin.sendAll
 	http := daemon.HTTP{Metrics: registry, Log: s.Log, Version: s.Version, Ready: func() ([]string, error) { return nil, s.ready() }}
 	return daemon.RunAll(ctx, s.runPlugin, link.Run, http.KeepServing(s.HTTP, daemon.ListenHTTP))
@@ -163,10 +163,11 @@ func (l stubLog) Errorf(_ context.Context, format string, args ...any) {
 type metrics struct {
 	containers *prometheus.CounterVec
 	panics     prometheus.Counter
-	waiting    prometheus.Gauge
+	waiting    prometheus.GaugeFunc
 }
 
-func newMetrics(r prometheus.Registerer) *metrics {
+// newMetrics returns metrics, registered with r. waitsFor returns why the relay waits.
+func newMetrics(r prometheus.Registerer, waitsFor func() string) *metrics {
 	m := &metrics{
 		containers: daemon.NewCounterVec(r, "dnsconfigurer_nri_containers_total",
 			"Containers about to be created, by whether the agent has replied in time.", "result", podfile.Results()...),
@@ -174,19 +175,16 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "dnsconfigurer_nri_panics_total",
 			Help: "Panics in calls of the container runtime.",
 		}),
-		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
+		waiting: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "dnsconfigurer_nri_waiting",
 			Help: "1 while the relay waits for the end of stops, or for the agent, before it registers with the container runtime.",
+		}, func() float64 {
+			if waitsFor() == "" {
+				return 0
+			}
+			return 1
 		}),
 	}
 	r.MustRegister(m.panics, m.waiting)
 	return m
-}
-
-func (m *metrics) setWaiting(waits bool) {
-	value := 0.0
-	if waits {
-		value = 1
-	}
-	m.waiting.Set(value)
 }

@@ -60,10 +60,7 @@ func (a *applier) apply(c Config) error {
 	if cfg != a.hostCfg {
 		a.host, a.hostCfg, a.hostTask.next = host, cfg, node.RunHostWatcher(host)
 	}
-	a.setHook(c)
-	a.log.Info("configuration applied", "mode", c.Mode(), "clusterDNS", c.Node.ClusterDNS,
-		"clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
-	node.LogFindings(a.log, c.Node.Findings, c.Engine, node.HostFiles(host)())
+	node.LogApplied(a.log, c.Node, a.setHook(c))
 	return nil
 }
 
@@ -76,14 +73,15 @@ func (a *applier) retryClient(c Config) {
 	}
 }
 
-// setHook makes the shim use c and the lookups.
-func (a *applier) setHook(c Config) {
+// setHook makes the shim use c and the lookups. It returns the hook.
+func (a *applier) setHook(c Config) *cri.Hook {
 	hook := &cri.Hook{
 		Engine: c.Engine, Mode: c.Mode(), FailUnknown: c.FailUnknown(), HostFiles: node.HostFiles(a.host),
 		Lookup: a.lookups.Lookup(c.Mode()), Report: a.lookups.Reporter.Report, Metrics: a.metrics,
 	}
 	a.shim.SetHook(hook)
 	a.hostReport.next = node.FollowHost(a.host, a.lookups.Reporter, func() {})
+	return hook
 }
 
 // setLookups replaces the lookups if their configuration has changed, or if the last client of
