@@ -41,7 +41,8 @@ type ResolverConfiguration struct {
 
 	// LastKnownGood is how long the last answer to a question is served after the servers of Upstreams,
 	// ResolvConf or StubDomains begin to deny the name (NXDOMAIN, NODATA). The cluster's names, and names
-	// that the cluster DNS answers for a node cache, are denied at once. 0s: all names are.
+	// that the cluster DNS answers for a node cache, are denied at once. 0s: all names are, except in stub domains
+	// with a value of their own.
 	LastKnownGood string `json:"lastKnownGood,omitempty" default:"0s" format:"duration" min:"0s" max:"1h"`
 
 	// ClientStatistics is what is counted by client for the command advise: "clients", the queries of
@@ -236,4 +237,8 @@ type StubDomain struct {
 	// File is the path of a file with all records of the domain, in the format of RFC 1035. It is read again
 	// when it changes.
 	File string `json:"file,omitempty" file:"true"`
+
+	// LastKnownGood replaces the LastKnownGood of all names for this domain. Empty: it does not; "0s" if the domain
+	// is in the cluster domain.
+	LastKnownGood string `json:"lastKnownGood,omitempty" format:"duration" min:"0s" max:"1h"`
 }

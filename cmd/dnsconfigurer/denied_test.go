@@ -6,6 +6,8 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -60,12 +62,20 @@ func (p *dnsProcess) answerFor(name string) string {
 }
 
 // TestLastKnownGood: with lastKnownGood, names that an upstream server has answered keep their last answer
-// for this time while it denies them, in both commands. lookup says so.
+// for this time while it denies them, in both commands. lookup says so. A stub domain may have a time of its own.
 func TestLastKnownGood(t *testing.T) {
 	var mode atomic.Value
 	mode.Store("good")
 	const duration = 6 * time.Second
-	fields := fmt.Sprintf("upstreams: [%q]\nlastKnownGood: %v\n", flippingUpstream(t, &mode), duration)
+	fields := fmt.Sprintf(`upstreams: [%q]
+lastKnownGood: %v
+stubDomains:
+- {zone: same.example, servers: [%[1]q]}
+- {zone: longer.example, servers: [%[1]q], lastKnownGood: 5m}
+- {zone: off.example, servers: [%[1]q], lastKnownGood: 0s}
+- {zone: off.cluster.local, servers: [%[1]q]}
+- {zone: longer.cluster.local, servers: [%[1]q], lastKnownGood: 5m}
+`, flippingUpstream(t, &mode), duration)
 	node := newNodeCacheWith(t, "corp.example", "", "")
 	node.reread(func() { node.configure(fmt.Sprintf("clusterDNS: [%q]\n", node.cluster.addr) + fields) }, "configuration applied")
 	node.cluster.hangup(fields, "configuration applied")
@@ -79,7 +89,11 @@ func TestLastKnownGood(t *testing.T) {
 				}
 			}
 			mode.Store("good")
-			for _, name := range []string{"a.example.", "b.example.", "c.example."} {
+			wants := map[string]string{ // after the first denial
+				"a.same.example.": kept, "a.longer.example.": kept, "a.off.example.": "NXDOMAIN",
+				"a.off.cluster.local.": "NXDOMAIN", "a.longer.cluster.local.": kept,
+			}
+			for _, name := range slices.AppendSeq([]string{"a.example.", "b.example.", "c.example."}, maps.Keys(wants)) {
 				expect(name, "192.0.2.1")
 			}
 			time.Sleep(1100 * time.Millisecond)
@@ -87,6 +101,9 @@ func TestLastKnownGood(t *testing.T) {
 			mode.Store("NXDOMAIN")
 			expect("never.example.", "NXDOMAIN")
 			expect("a.example.", kept)
+			for name, want := range wants {
+				expect(name, want)
+			}
 			mode.Store("NODATA")
 			expect("b.example.", kept)
 			mode.Store("SERVFAIL")
@@ -100,10 +117,12 @@ func TestLastKnownGood(t *testing.T) {
 			if took := time.Since(begin); took < duration {
 				t.Errorf("the name is denied after %v", took)
 			}
+			p.eventually("the denial", func() bool { return p.answerFor("a.same.example.") == "NXDOMAIN" })
+			expect("a.longer.example.", kept)
 			mode.Store("good")
 			p.eventually("the answer", func() bool { return p.answerFor("a.example.") == "192.0.2.1" })
-			if n := strings.Count(p.log.String(), "last known good"); n != 1 {
-				t.Errorf("%d lines in the log, want 1:\n%s", n, p.log.String())
+			if n := strings.Count(p.log.String(), "last known good"); n != 4 {
+				t.Errorf("%d lines in the log, want one for each zone:\n%s", n, p.log.String())
 			}
 			if metrics := get(t, p.http, "/metrics"); !strings.Contains(metrics,
 				`dnsconfigurer_dns_queries_total{rcode="NOERROR",source="last_known_good",transport="udp"}`) {

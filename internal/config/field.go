@@ -114,12 +114,12 @@ func (f *field) check(v reflect.Value, p *Problems) {
 			v.Set(next)
 		}
 	case reflect.Slice:
-		if items, ok := v.Interface().([]string); ok && len(items) > 0 {
-			canonical := slices.Clone(items)
-			for i := range canonical {
-				f.checkText(&canonical[i], fmt.Sprintf("%s[%d]", f.path, i), p)
+		if v.Len() > 0 {
+			canonical := reflect.AppendSlice(reflect.Zero(v.Type()), v)
+			for i := range canonical.Len() {
+				f.checkItem(canonical.Index(i), fmt.Sprintf("%s[%d]", f.path, i), p)
 			}
-			v.Set(reflect.ValueOf(canonical))
+			v.Set(canonical)
 		}
 	case reflect.String:
 		if text := v.String(); text != "" {
@@ -130,6 +130,17 @@ func (f *field) check(v reflect.Value, p *Problems) {
 		f.checkNumber(v.Int(), p)
 	case reflect.Uint32:
 		f.checkNumber(int64(v.Uint()), p)
+	}
+}
+
+// checkItem is check for an item of a list: a text or a struct.
+func (f *field) checkItem(v reflect.Value, path string, p *Problems) {
+	if text, ok := v.Addr().Interface().(*string); ok {
+		f.checkText(text, path, p)
+		return
+	}
+	for _, inner := range appendFields(nil, v.Type(), path+".", nil, "") {
+		inner.check(inner.in(v), p)
 	}
 }
 

@@ -214,7 +214,7 @@ func typeOf(at any) string {
 	case *int, *uint16, **uint32:
 		return "number"
 	case *[]v1alpha1.StubDomain:
-		return "list of `{zone, servers}`"
+		return "list of `{zone, servers, file, lastKnownGood}`"
 	case *[]v1alpha1.Rewrite:
 		return "list of `{name, regex, to}`"
 	case *[]v1alpha1.Answer:

@@ -4,6 +4,7 @@
 package dnsnode
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -54,7 +55,7 @@ func newResolver(c *v1alpha1.ResolverConfiguration, logFormat string, p *config.
 	r.ServerLimits = dnsserver.Limits{MaxQueries: c.MaxQueries, MaxMemory: int(memory.Value())}
 	r.Forward = forwarding{
 		Upstreams: parseServers(c.Upstreams, "upstreams", p), ResolvConf: *c.ResolvConf,
-		Policy: upstream.Policy(c.UpstreamPolicy), Stubs: r.parseStubs(c.StubDomains, p),
+		Policy: upstream.Policy(c.UpstreamPolicy), Stubs: r.parseStubs(c, p),
 		LastKnownGood: config.Duration(c.LastKnownGood),
 	}
 	r.Queries, r.Chaos = newQueryLog(c.QueryLog, logFormat), c.Chaos
@@ -182,7 +183,7 @@ type forwarding struct {
 	ResolvConf    string          // path of a resolv.conf with the servers if Upstreams is empty; "": there is none
 	Policy        upstream.Policy // of Upstreams, the servers in ResolvConf, and Stubs
 	Stubs         []stubDomain
-	LastKnownGood time.Duration     // of names that Upstreams, ResolvConf or Stubs deny
+	LastKnownGood time.Duration     // of names that Upstreams or the servers in ResolvConf deny
 	Cluster       []upstream.Server // servers of the cluster DNS; nil: the server itself is the cluster DNS
 
 	Hosts hosts // of a cluster DNS server
@@ -222,13 +223,14 @@ func (r *resolver) checkStub(stub fqdn.Name) error {
 // stubDomain is a domain with servers of its own, or with a zone file.
 type stubDomain struct {
 	upstream.StubDomain
-	File string
+	File          string
+	LastKnownGood time.Duration
 }
 
 // parseStubs parses domains with servers or a file of their own.
-func (r *resolver) parseStubs(domains []v1alpha1.StubDomain, p *config.Problems) (stubs []stubDomain) {
-	for i, d := range domains {
-		stub, err := r.parseStub(d)
+func (r *resolver) parseStubs(c *v1alpha1.ResolverConfiguration, p *config.Problems) (stubs []stubDomain) {
+	for i, d := range c.StubDomains {
+		stub, err := r.parseStub(d, c.LastKnownGood)
 		if err == nil && slices.ContainsFunc(stubs, func(other stubDomain) bool { return other.Zone == stub.Zone }) {
 			err = fmt.Errorf("duplicate zone %q: list all its servers in one place", d.Zone)
 		}
@@ -238,7 +240,8 @@ func (r *resolver) parseStubs(domains []v1alpha1.StubDomain, p *config.Problems)
 	return stubs
 }
 
-func (r *resolver) parseStub(d v1alpha1.StubDomain) (stub stubDomain, err error) {
+// parseStub parses a domain. lastKnownGood is the default of domains that are not in the cluster domain.
+func (r *resolver) parseStub(d v1alpha1.StubDomain, lastKnownGood string) (stub stubDomain, err error) {
 	stub.File = d.File
 	stub.StubDomain, err = upstream.ParseStubDomain(d.Zone, d.Servers)
 	switch {
@@ -246,11 +249,17 @@ func (r *resolver) parseStub(d v1alpha1.StubDomain) (stub stubDomain, err error)
 		return stub, err
 	case (len(d.Servers) == 0) == (d.File == ""):
 		return stub, fmt.Errorf("%q: want either servers or a file", d.Zone)
+	case d.File != "" && d.LastKnownGood != "":
+		return stub, fmt.Errorf("%q: lastKnownGood is for servers, not for a file", d.Zone)
 	}
 	name, err := fqdn.ParseName(stub.Zone)
 	if err != nil {
 		return stub, err
 	}
+	if _, inCluster := name.Within(r.Domain); inCluster {
+		lastKnownGood = ""
+	}
+	stub.LastKnownGood = config.Duration(cmp.Or(d.LastKnownGood, lastKnownGood))
 	return stub, r.checkStub(name)
 }
 

@@ -99,7 +99,7 @@ func (s *server) addStubs(f *forwarder, stubs []stubDomain, common upstream.Conf
 			continue
 		}
 		client := f.addClient(common, stub.Servers, stub.Zone)
-		f.Stubs = append(f.Stubs, dnsserver.Stub{Zone: name, Exchange: client.Exchange})
+		f.Stubs = append(f.Stubs, dnsserver.Stub{Zone: name, Exchange: client.Exchange, LastKnownGood: stub.LastKnownGood})
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func TestParseZone_Invalid(t *testing.T) {
 // TestZoneFile_Reload: a changed file is applied; one that is invalid or missing, also in a reload, keeps its records.
 func TestZoneFile_Reload(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "zone")
-	c := forwarding{Stubs: []stubDomain{{upstream.StubDomain{Zone: "corp.example."}, path}}}
+	c := forwarding{Stubs: []stubDomain{{StubDomain: upstream.StubDomain{Zone: "corp.example."}, File: path}}}
 	server := newTestServer(t, dnsserver.Limits{})
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

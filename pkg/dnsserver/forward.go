@@ -31,6 +31,10 @@ type Stub struct {
 	// Authoritative: Exchange has all names of the zone. The server looks up the target of an alias in its reply.
 	Authoritative bool
 
+	// LastKnownGood is how long the last answer is served after the first denial by the servers. 0: denials are
+	// served, as those of the cluster DNS and of a zone file must be.
+	LastKnownGood time.Duration
+
 	outages *outageDetector // of the servers, set by SetForwarding
 }
 
@@ -48,9 +52,7 @@ type Forwarding struct {
 	// Expander, Autopath.HostSuffixes is used instead. The slice must not be changed.
 	HostSuffixes []fqdn.Name
 
-	// LastKnownGood is how long the last answer is served after the first denial by Upstream or Stubs. It
-	// does not apply to the cluster DNS, and to names in Config.Domain. 0: denials are served.
-	LastKnownGood time.Duration
+	LastKnownGood time.Duration // of Upstream, as in a Stub
 
 	searchKey []byte // the concatenated HostSuffixes, part of the cache keys of autopath names
 
@@ -142,7 +144,7 @@ func (s *Server) kindOf(to destination, name fqdn.Name) queryKind {
 // stubFor returns the longest stub domain that contains the name, or else the upstream servers. Of
 // two stub domains with the same name the last one wins.
 func (f *Forwarding) stubFor(name fqdn.Name) Stub {
-	best := Stub{Exchange: f.Upstream, outages: f.upstreamOutages}
+	best := Stub{Exchange: f.Upstream, LastKnownGood: f.LastKnownGood, outages: f.upstreamOutages}
 	for _, stub := range f.Stubs {
 		if _, ok := name.Within(stub.Zone); ok && len(stub.Zone) >= len(best.Zone) {
 			best = stub
@@ -308,12 +310,9 @@ func (s *Server) recordReply(q *query, m *dns.Msg, to destination, begin time.Ti
 
 // putOptions returns how the reply to q is cached, which was sent at a time.
 func (s *Server) putOptions(q *query, to destination, begin time.Time) cache.PutOptions {
-	options := cache.PutOptions{Generation: to.forwarding.generation, SentAt: begin}
-	switch _, inDomain := q.name.Within(s.cfg.Domain); {
-	case inDomain || to.expand:
+	options := cache.PutOptions{Generation: to.forwarding.generation, SentAt: begin, LastKnownGood: to.LastKnownGood}
+	if _, inDomain := q.name.Within(s.cfg.Domain); inDomain || to.expand {
 		options.RetryInterval = clusterRetryInterval
-	case !to.Cluster && !to.Authoritative: // whose denials are right
-		options.LastKnownGood = to.forwarding.LastKnownGood
 	}
 	return options
 }
@@ -372,12 +371,12 @@ func (s *Server) otherFamilyFailed(key cache.Question, reply *dns.Msg) bool {
 // upstreamAnswer returns the answer of a reply of other servers. If the hit is the last known good answer
 // instead, it logs that, once for a zone while that goes on.
 func (s *Server) upstreamAnswer(q *query, to destination, hit cache.Hit) answer {
-	from, duration := fromUpstream, to.forwarding.LastKnownGood
+	from := fromUpstream
 	if hit.State == cache.Failing {
 		from = fromStale
-		if to.outages.recordDenied(time.Now(), duration) {
+		if to.outages.recordDenied(time.Now(), to.LastKnownGood) {
 			s.log.Warn("servers deny names that they have answered, serving the last known good answers",
-				"zone", to.outages.zone.String(), "name", q.presentationName(), "type", dns.Type(q.qtype), "for", duration)
+				"zone", to.outages.zone.String(), "name", q.presentationName(), "type", dns.Type(q.qtype), "for", to.LastKnownGood)
 		}
 	}
 	return hitAnswer(hit, from)

@@ -31,7 +31,7 @@ var update = flag.Bool("update", false, "rewrite the golden files: read the diff
 // Rules ("answers" and "rewrites", each an object of JSON), whether Config.LocalNames is set ("local
 // names"), the range of the reverse zone, if it is not reverseRanges ("reverse RANGE" or "reverse none"), and
 // then each question with its reply. A file of TestTimeline may also have Forwarding.LastKnownGood ("last DURATION") and
-// stub domains of the upstream server ("stubs").
+// stub domains of the upstream server ("stubs": each NAME, or NAME=DURATION with Stub.LastKnownGood).
 type goldenFile struct {
 	name     string
 	path     string
@@ -41,7 +41,7 @@ type goldenFile struct {
 	local    bool
 	reverse  []netip.Prefix
 	lastGood time.Duration
-	stubs    []fqdn.Name
+	stubs    []Stub
 	fixed    *Hosts
 	rules    *Rules
 	upstream recordSet
@@ -93,7 +93,7 @@ func readGoldenFiles(t *testing.T, dir string) []goldenFile {
 					t.Fatal(err)
 				}
 			case word == "stubs":
-				g.stubs = parseNames(t, f.Data)
+				g.stubs = parseStubs(t, f.Data)
 			case word == "addresses":
 				if err := g.fixed.Add(string(f.Data)); err != nil {
 					t.Fatal(err)
@@ -121,6 +121,23 @@ func addRules[R any](t *testing.T, lines []byte, add func(R) error) {
 			t.Fatalf("%s: %v", line, err)
 		}
 	}
+}
+
+// parseStubs parses stub domains that are separated by spaces.
+func parseStubs(t *testing.T, text []byte) (list []Stub) {
+	t.Helper()
+	for word := range strings.FieldsSeq(string(text)) {
+		name, duration, ok := strings.Cut(word, "=")
+		stub := Stub{Zone: mustName(t, name)}
+		if ok {
+			var err error
+			if stub.LastKnownGood, err = time.ParseDuration(duration); err != nil {
+				t.Fatal(err)
+			}
+		}
+		list = append(list, stub)
+	}
+	return list
 }
 
 // parseNames parses names that are separated by spaces.

@@ -82,8 +82,9 @@ func newTimeline(t *testing.T, file goldenFile, ignoresOption bool) *timeline {
 		l.server = newTestServer(t, file.cluster, config)
 	}
 	forwarding.HostSuffixes, forwarding.LastKnownGood = file.hosts, file.lastGood
-	for _, name := range file.stubs {
-		forwarding.Stubs = append(forwarding.Stubs, Stub{Zone: name, Exchange: l.exchange})
+	for _, stub := range file.stubs {
+		stub.Exchange = l.exchange
+		forwarding.Stubs = append(forwarding.Stubs, stub)
 	}
 	l.server.SetForwarding(forwarding)
 	return l
