@@ -61,12 +61,6 @@ func nameOfValue(value any) types.NamespacedName {
 	return types.NamespacedName{Name: value.(string)}
 }
 
-// GetObjectMeta implements [metav1.ObjectMetaAccessor], from which a reflector takes the name.
-func (o *object) GetObjectMeta() metav1.Object {
-	n := o.name()
-	return &metav1.ObjectMeta{Namespace: n.Namespace, Name: n.Name}
-}
-
 // trigger is the change that led to a version of an EndpointSlice.
 type trigger struct {
 	time time.Time

@@ -166,6 +166,7 @@ func Serve(stderr io.Writer, format, version string, run func(Process) error) er
 	if err != nil {
 		return err
 	}
+	defer TuneRuntime(0)()
 	return serve(Process{Log: slog.New(h)}, format, version, run)
 }
 
@@ -177,7 +178,7 @@ func ServeOnNode(stderr io.Writer, format, version string, run func(Process) err
 		return err
 	}
 	defer writer.Start()()
-	defer TuneRuntime()()
+	defer TuneRuntime(1)()
 	return serve(Process{Log: writer.Logger(), Writer: writer}, format, version, run)
 }
 

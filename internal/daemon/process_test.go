@@ -69,18 +69,20 @@ func TestTuneRuntime(t *testing.T) {
 		return [2]int{runtime.GOMAXPROCS(0), percent}
 	}
 	for _, tt := range []struct {
+		of                  int
 		processors, percent string
 		want                [2]int
 	}{
-		{"", "", [2]int{1, 50}},
-		{"3", "", [2]int{3, 50}},
-		{"", "77", [2]int{1, 77}},
+		{1, "", "", [2]int{1, 50}},
+		{0, "", "", [2]int{3, 50}},
+		{1, "3", "", [2]int{3, 50}},
+		{1, "", "77", [2]int{1, 77}},
 	} {
 		t.Setenv("GOMAXPROCS", tt.processors)
 		t.Setenv("GOGC", tt.percent)
-		restore := daemon.TuneRuntime()
+		restore := daemon.TuneRuntime(tt.of)
 		if got := settings(); got != tt.want {
-			t.Errorf("$GOMAXPROCS=%s $GOGC=%s: got %v, want %v", tt.processors, tt.percent, got, tt.want)
+			t.Errorf("%d $GOMAXPROCS=%s $GOGC=%s: got %v, want %v", tt.of, tt.processors, tt.percent, got, tt.want)
 		}
 		restore()
 		if got := settings(); got != [2]int{3, 77} {

@@ -20,9 +20,10 @@ import (
 )
 
 // TestRelist makes a server list a cluster of 50,000 Services and 500,000 endpoints again, as after a restart of
-// the API server, while clients query it. No query is lost, and the objects are not in memory twice: 1.5 times as much
-// is resident as before, and it was 1.9 times as much when a list did not share equal objects with the zone. The API
-// server is simulated: a real one would take minutes to store the objects.
+// the API server, while clients query it. No query is lost, and the objects are not in memory twice: 1.3 times as much
+// is resident as before. It was 1.9 times as much when a list did not share equal objects with the zone, and 1.5 times
+// when the heap doubled between two collections. The API server is simulated: a real one would take minutes to store
+// the objects.
 func TestRelist(t *testing.T) {
 	large := world.Large(50_000, 500_000, 0)
 	api := kubeapi.New()
@@ -54,8 +55,8 @@ func TestRelist(t *testing.T) {
 	s.collectGarbage(t, 1)
 	peak := s.memory(t, "VmHWM")
 	t.Logf("resident: %d kB before, %d kB at most", steady, peak)
-	if peak > steady*17/10 {
-		t.Errorf("%d kB are resident, want at most 1.7 times %d kB", peak, steady)
+	if peak > steady*15/10 {
+		t.Errorf("%d kB are resident, want at most 1.5 times %d kB", peak, steady)
 	}
 }
 
