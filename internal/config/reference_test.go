@@ -57,7 +57,7 @@ Rules for all kinds:
 - ` + "`apiVersion: " + v1alpha1.GroupVersion + "`" + ` and ` + "`kind`" + ` are required. Unknown fields are errors.
 - Durations are Go durations, such as ` + "`500ms`, `10s` or `24h`" + `.
 - A server polls its file every 5 seconds and applies it when it was unchanged for two polls, or at
-  once on SIGHUP. Fields marked "restart" take effect when the server restarts. If the file is
+  once on SIGHUP. Fields marked "Restart" take effect when the server restarts. If the file is
   invalid, the server keeps the previous configuration, logs the reason, and sets
   ` + "`dnsconfigurer_config_last_reload_success`" + ` to 0.
 `)
@@ -95,25 +95,32 @@ func compareFile(t *testing.T, path, text string) {
 // written again.
 func writeKind[C any](b *strings.Builder, known map[string]string, k *Kind[C], command string) {
 	fmt.Fprintf(b, "\n## %s\n\nThe file of `%s`.\n\n", k.Name(), command)
-	b.WriteString("| field | flag | type | default | restart | meaning |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| field, flag | type | default | meaning |\n|---|---|---|---|\n")
 	defaults := k.Defaults()
 	sections, same := map[string]string{}, map[string][]string{}
 	for _, f := range k.fields() {
-		flag, restart := "", ""
+		flag, restart := "", " No restart."
 		if name := k.flagOf(&f); name != "" {
-			flag = "`--" + name + "`"
+			flag = ", `--" + name + "`"
 		}
 		if f.restart {
-			restart = "restart"
+			restart = " Restart."
 		}
 		at := f.in(api(&defaults)).Addr().Interface()
-		row := fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s |\n", f.path, flag, typeOf(at), valueOf(at), restart, meaning(&f)+limits(&f))
-		if kind := known[row]; kind != "" {
+		text := meaning(&f) + limits(&f)
+		row := fmt.Sprintf("| `%s`%s | %s | %s | ", f.path, flag, typeOf(at), valueOf(at))
+		if kind := known[row+text+restart]; kind != "" {
 			same[kind] = append(same[kind], "`"+f.path+"`")
 			continue
 		}
-		known[row] = k.Name()
-		b.WriteString(row)
+		known[row+text+restart] = k.Name()
+		if kind := known[f.path+text]; kind != "" { // another default, or another restart
+			text = fmt.Sprintf("As in [%s](#%s).", kind, strings.ToLower(kind))
+		} else {
+			known[f.path+text] = k.Name()
+			restart = strings.TrimPrefix(restart, " No restart.")
+		}
+		b.WriteString(row + text + restart + " |\n")
 		if section, _, nested := strings.Cut(f.path, "."); nested {
 			sections[section] = v1alpha1.Comment(k.Name(), section)
 		}
