@@ -8,6 +8,7 @@ import (
 	"container/list"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -59,15 +60,20 @@ type holder struct {
 	rank        int       // index in the ranking, valid while replaceable is not empty
 }
 
-// slot is a unit of a limiter. All fields are guarded by the mutex of the limiter.
+// slot is a unit of a limiter.
 type slot struct {
-	limiter   *limiter
-	holder    *holder
-	since     time.Time
-	element   *list.Element // in holder.replaceable; nil: the slot is pinned
-	released  bool
-	replaced  bool
-	onReplace func() // nil: not set yet
+	limiter *limiter
+	holder  *holder
+
+	// Guarded by the mutex of the limiter.
+	since    time.Time
+	element  *list.Element // in holder.replaceable; nil: the slot is pinned
+	released bool
+
+	// Not guarded: when many slots are replaced, their owners would wait for the mutex one after another, and the
+	// readers of sockets behind them.
+	replaced  atomic.Bool
+	onReplace atomic.Pointer[func()] // nil: not set yet, or called
 }
 
 // clientKey returns the address by which a client is known: an IPv4-mapped address is the IPv4
@@ -84,14 +90,18 @@ func newLimiter(limit int) *limiter {
 // Addr. The caller must release the slot.
 func (l *limiter) admit(client netip.Addr, kind queryKind, now time.Time) *slot {
 	key := holderKey{clientKey(client), kind}
+	var replaced *slot
+	defer func() { replaced.callOnReplace() }() // without the mutex
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := l.holders[key]
 	if h == nil {
 		h = &holder{holderKey: key}
 	}
-	if !l.hasRoomLocked(h) && !l.replaceLocked(h, now) {
-		return nil
+	if !l.hasRoomLocked(h) {
+		if replaced = l.replaceLocked(h, now); replaced == nil {
+			return nil
+		}
 	}
 	s := &slot{limiter: l, holder: h, since: now}
 	l.holders[key] = h
@@ -125,19 +135,16 @@ func (l *limiter) hasRoomLocked(h *holder) bool {
 	return free > 0
 }
 
-// replaceLocked makes room for h by the second rule. It reports whether a slot gave way.
-func (l *limiter) replaceLocked(h *holder, now time.Time) bool {
+// replaceLocked makes room for h by the second rule. It returns the slot that gave way, or nil.
+func (l *limiter) replaceLocked(h *holder, now time.Time) *slot {
 	from := l.chooseLocked(0, h, now)
 	if from == nil {
-		return false
+		return nil
 	}
 	s := from.oldest()
 	l.dropLocked(s)
-	s.replaced = true
-	if s.onReplace != nil {
-		s.onReplace()
-	}
-	return true
+	s.replaced.Store(true)
+	return s
 }
 
 // chooseLocked returns the holder whose slot is replaced for h, among that with number i in the ranking and those
@@ -189,19 +196,24 @@ func (l *limiter) rankLocked(h *holder) {
 // whenReplaced sets the function that is called when the slot is replaced, which must not block. If
 // the slot is replaced already, it is called now.
 func (s *slot) whenReplaced(f func()) {
-	s.limiter.mu.Lock()
-	defer s.limiter.mu.Unlock()
-	if s.onReplace = f; s.replaced {
-		f()
+	s.onReplace.Store(&f)
+	if s.replaced.Load() {
+		s.callOnReplace()
+	}
+}
+
+// callOnReplace calls the function of whenReplaced unless it is called already. s may be nil.
+func (s *slot) callOnReplace() {
+	if s == nil {
+		return
+	}
+	if f := s.onReplace.Swap(nil); f != nil {
+		(*f)()
 	}
 }
 
 // isReplaced reports whether another client has the slot.
-func (s *slot) isReplaced() bool {
-	s.limiter.mu.Lock()
-	defer s.limiter.mu.Unlock()
-	return s.replaced
-}
+func (s *slot) isReplaced() bool { return s.replaced.Load() }
 
 // renew makes the slot the newest one of its client. It is a no-op if the slot is replaced or pinned.
 func (s *slot) renew(now time.Time) {
@@ -217,6 +229,9 @@ func (s *slot) renew(now time.Time) {
 
 // release returns the slot. It is a no-op if the slot is replaced, or released already.
 func (s *slot) release() {
+	if s.isReplaced() {
+		return
+	}
 	s.limiter.mu.Lock()
 	defer s.limiter.mu.Unlock()
 	if !s.released {
