@@ -13,12 +13,12 @@
 // of the query, and repeats the question. Other packets are ignored until the query times out, so that a forger gains
 // nothing by being first (RFC 5452 section 9).
 //
-// The health of a server follows from queries. A query without a reply for 200 ms is sent again. If its server has sent
-// no reply at all meanwhile, it is sent to the next server as well, and the first conclusive reply counts. The silent
-// server may be down, and a server is down after two consecutive failures: both are tried last, and the client probes
-// them with exponential backoff until they reply. A search list that times out counts as a failure only if the server
-// answered no other query meanwhile: a healthy server needs long for the list if the servers of one of its domains are
-// dead.
+// The health of a server follows from queries. If a server sends no reply for 200 ms while a query waits, the query is
+// sent to the next server as well, and the first conclusive reply counts. If it replies to others, a packet may be lost:
+// the query is sent again after 500 ms. The silent server may be down, and a server is down after two consecutive
+// failures: both are tried last, and the client probes them with exponential backoff until they reply. A search list
+// that times out counts as a failure only if the server answered no other query meanwhile: a healthy server needs long
+// for the list if the servers of one of its domains are dead.
 //
 // The constructor starts no goroutine. [Client.Run] owns the connections over TCP and TLS and the probes, and waits for
 // them. Each exchange has a goroutine, which ends at the latest after Config.Timeout. Each attempt at one of several

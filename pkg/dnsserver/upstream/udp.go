@@ -26,6 +26,9 @@ const (
 	// maxMismatches is the number of packets to a socket that match no query before its queries are
 	// repeated over TCP: an attacker who guesses IDs and ports cannot forge a reply there.
 	maxMismatches = 20
+	// repeatDelay is how long a query waits before it is sent again. Servers resolve nearly all names in less. While
+	// too many queries wait, most give way earlier: the names of a dead domain do not become twice as expensive.
+	repeatDelay = 500 * time.Millisecond
 )
 
 // errUseTCP is returned if the query must be repeated over TCP.
@@ -41,7 +44,7 @@ func dialUDP(ctx context.Context, address string) (*packetConn, error) {
 	return newPacketConn(conn.(*net.UDPConn))
 }
 
-// exchangeUDP sends a query, and sends it once again after hedgeDelay: a packet may have been lost, and all clients that
+// exchangeUDP sends a query, and sends it once again after repeatDelay: a packet may have been lost, and all clients that
 // ask for the name wait. A search list may take that long. With errUseTCP it may return a truncated reply.
 func (c *Client) exchangeUDP(ctx context.Context, s *server, q *query, wire []byte) (*dns.Msg, error) {
 	socket, sent, err := c.acquireUDP(ctx, s, q)
@@ -53,7 +56,7 @@ func (c *Client) exchangeUDP(ctx context.Context, s *server, q *query, wire []by
 	binary.BigEndian.PutUint16(out, sent.id)
 	var again <-chan time.Time
 	if !q.hasOptions {
-		again = time.After(hedgeDelay)
+		again = time.After(repeatDelay)
 	}
 	for {
 		if _, err := socket.conn.Write(out); err != nil {
