@@ -135,7 +135,7 @@ type LookupHop struct {
 type LookupQuery struct {
 	Name   string `json:"name"` // with the final dot
 	Type   string `json:"type"`
-	Server string `json:"server"` // as in the pod's resolv.conf
+	Server string `json:"server"` // as in the pod's resolv.conf, or the server of --server
 
 	// Rcode is the rcode of the reply, such as NXDOMAIN. Without a reply it is in lower
 	// case: timeout, unreachable, overtaken (musl: another server replied first),

@@ -5,13 +5,17 @@ package v1alpha1
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 )
 
 // defaults has for each kind the output of Defaults, and comments.txt the texts of Comment. They are
@@ -25,7 +29,9 @@ var defaults embed.FS
 func Defaults(kind string) ([]byte, error) {
 	text, err := defaults.ReadFile("defaults/" + kind + ".yaml")
 	if err != nil {
-		return nil, fmt.Errorf("unknown kind %q: want %s", kind, strings.Join(Kinds(), ", "))
+		whole := strings.TrimSuffix(kind, "Configuration") + "Configuration"
+		return nil, fmt.Errorf("unknown kind %q%s", kind,
+			cmp.Or(excerpt.DidYouMean(whole, "", Kinds()), ": want "+strings.Join(Kinds(), ", ")))
 	}
 	return text, nil
 }
@@ -90,7 +96,7 @@ func Decode(data []byte, into any) error {
 	problems := document.DecodeStrict(js, into)
 	meta, kind := c.FieldByName("TypeMeta").Interface().(TypeMeta), c.Type().Name()
 	for i, problem := range problems {
-		problems[i] = withReplacement(problem)
+		problems[i] = withReplacement(problem, c.Type())
 	}
 	if t, ok := errors.AsType[*document.TypeError](errors.Join(problems...)); ok && t.Field == "" {
 		return t // the document is not a mapping: it has no fields
@@ -108,16 +114,50 @@ func Decode(data []byte, into any) error {
 	return errors.Join(problems...)
 }
 
-// withReplacement adds to the error about a field of 0.1.0 what replaces it.
-func withReplacement(problem error) error {
+// withReplacement adds to the error about a field of 0.1.0 what replaces it, and to that about an unknown field of
+// the type t the field that is meant.
+func withReplacement(problem error, t reflect.Type) error {
 	var unknown interface{ FieldPath() string }
-	if errors.As(problem, &unknown) && Replacement(unknown.FieldPath()) != "" {
-		return fmt.Errorf("%w: %s", problem, Replacement(unknown.FieldPath()))
+	if errors.As(problem, &unknown) {
+		if by := Replacement(unknown.FieldPath()); by != "" {
+			return fmt.Errorf("%w: %s", problem, by)
+		}
+		return fmt.Errorf("%w%s", problem, similarField(t, unknown.FieldPath()))
 	}
 	if t, ok := errors.AsType[*document.TypeError](problem); ok && Replacement(t.Field) != "" {
 		t.Problem += ": " + Replacement(t.Field)
 	}
 	return problem
+}
+
+var listIndex = regexp.MustCompile(`\[\d+\]`)
+
+// similarField returns the end of the error about an unknown field: the field of t that is meant, which has a similar
+// path, or the same name in another place.
+func similarField(t reflect.Type, unknown string) string {
+	path, paths := listIndex.ReplaceAllString(unknown, "[]"), fieldPaths(t, "")
+	name := path[strings.LastIndex(path, ".")+1:]
+	if i := slices.IndexFunc(paths, func(p string) bool { return strings.HasSuffix("."+p, "."+name) }); i >= 0 {
+		path = paths[i]
+	}
+	return excerpt.DidYouMean(path, "", paths)
+}
+
+// fieldPaths returns the paths of all fields of t, such as stubDomains[].zone.
+func fieldPaths(t reflect.Type, prefix string) (paths []string) {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return fieldPaths(t.Elem(), prefix)
+	case reflect.Slice:
+		return fieldPaths(t.Elem(), prefix+"[]")
+	case reflect.Struct:
+		for _, f := range reflect.VisibleFields(t) {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+				paths = append(paths, fieldPaths(f.Type, strings.TrimPrefix(prefix+"."+name, "."))...)
+			}
+		}
+	}
+	return append(paths, strings.TrimSuffix(prefix, "[]"))
 }
 
 // wrongKind returns the error about a file of kind got where kind want is read.

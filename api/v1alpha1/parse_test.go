@@ -55,7 +55,9 @@ func TestParseShim_Invalid(t *testing.T) {
 		{"other kind", "apiVersion: v1\nkind: Pod\n",
 			`kind: is "Pod", must be "ShimConfiguration"`},
 		{"unknown fields, each with its path", head + "nodes: {}\nnode: {clusterDns: []}\n",
-			`unknown field "nodes"` + "\n" + `unknown field "node.clusterDns"`},
+			`unknown field "nodes": did you mean node?` + "\n" + `unknown field "node.clusterDns": did you mean node.clusterDNS?`},
+		{"a field in the wrong place", head + "clusterDNS: []\nnode: {mode: Force}\n",
+			`unknown field "clusterDNS": did you mean node.clusterDNS?` + "\n" + `unknown field "node.mode": did you mean mode?`},
 		{"a field of the agent", head + "refresh: All\n", `unknown field "refresh": it is a field of AgentConfiguration`},
 		{"a field twice", head + "node: {}\nnode: {}\n", `key "node" already set`},
 		{"wrong type", head + "node: {nodeIPs: 10.0.0.1}\n", "node.nodeIPs: is a string, must be a list of strings"},
@@ -140,7 +142,8 @@ func TestParseDNS_Invalid(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"the shim's file", head, `kind: is "ShimConfiguration", must be "DNSConfiguration"`},
 		{"unknown fields, each with its path", dnsHead + "upstream: []\nsnapshots: s\nstubDomains: [{zone: a, server: b}]\n",
-			`unknown field "upstream"` + "\n" + `unknown field "snapshots"` + "\n" + `unknown field "stubDomains[0].server"`},
+			`unknown field "upstream": did you mean upstreams?` + "\n" + `unknown field "snapshots": did you mean snapshot?` + "\n" +
+				`unknown field "stubDomains[0].server": did you mean stubDomains[].servers?`},
 		{"not a number", dnsHead + "ttl: 5s\n", "ttl: is a string, must be a whole number of 32 bits"},
 		{"a negative number", dnsHead + "ttl: -1\n", "ttl: is -1, must be a whole number of 32 bits"},
 		{"a string instead of a list", dnsHead + "upstreams: 192.0.2.1\n", "upstreams: is a string, must be a list of strings"},

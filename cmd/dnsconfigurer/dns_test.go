@@ -184,7 +184,7 @@ func TestDNS_Reload(t *testing.T) {
 	expect("a.example.", `"two"`)
 	success("1")
 
-	p.hangup("upstreams: [nowhere]\n", `dns.yaml: upstreams[0]`, "keeping the previous one")
+	p.hangup("upstreams: [nowhere]\n", "upstreams[0]", "keeping the previous one")
 	expect("b.example.", `"two"`)
 	success("0")
 

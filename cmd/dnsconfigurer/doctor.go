@@ -10,6 +10,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -66,7 +67,9 @@ func doctorCommand() *cobra.Command {
 				return err
 			}
 			result := doctor.Run(ctx, s)
-			err = cli.WriteDoctor(cmd.OutOrStdout(), format, result)
+			err = cli.WriteDoctor(cmd.OutOrStdout(), format, result,
+				"API server "+strings.TrimSuffix(c.API.Host+", context "+o.Context, ", context "),
+				time.Now().UTC().Format(time.DateTime)+" UTC", "dnsconfigurer "+version())
 			return exitError(!doctor.HasErrors(result), err)
 		},
 	}

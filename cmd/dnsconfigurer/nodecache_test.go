@@ -155,7 +155,7 @@ func TestNodeCache_Reload(t *testing.T) {
 	n.says("a.cluster.local.", dns.TypeTXT, `"other"`)
 	// It does not support the option: the cache expands the list, and the first name exists.
 	n.says("a.search.shop.cluster.local.ap.k8s.io.", dns.TypeTXT, "a.shop.svc.cluster.local.")
-	reread("upstreams: []\n", "keeping the previous one", "nodecache.yaml: clusterDNS: missing")
+	reread("upstreams: []\n", "keeping the previous one", "clusterDNS: missing")
 	n.says("b.cluster.local.", dns.TypeTXT, `"other"`)
 }
 

@@ -4,11 +4,13 @@
 package admission
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -42,19 +44,19 @@ func CodeDocs() (docs []CodeDoc) {
 	return docs
 }
 
-// CheckCode returns an error if no finding has the code. It names the code that may be meant.
-func CheckCode(code string) error {
+// CheckCodes returns an error about the first code that no finding has. It names the code that may be meant.
+func CheckCodes(codes ...string) error {
 	var known []string
 	for _, r := range CodeDocs() {
-		if string(r.Code) == code {
-			return nil
-		}
 		known = append(known, string(r.Code))
 	}
-	if meant, ok := excerpt.Closest(code, known); ok {
-		return fmt.Errorf("unknown code %s: did you mean %s?", excerpt.Quote(code), meant)
+	for _, code := range codes {
+		if !slices.Contains(known, code) {
+			return fmt.Errorf("unknown code %s%s", excerpt.Quote(code),
+				cmp.Or(excerpt.DidYouMean(code, "", known), ": see dnsconfigurer rules"))
+		}
 	}
-	return fmt.Errorf("unknown code %s: see dnsconfigurer rules", excerpt.Quote(code))
+	return nil
 }
 
 // IgnoreAnnotation lists the codes of findings that the author of an object knows about,
@@ -114,6 +116,15 @@ func CheckAnnotations(o Object, object, pod map[string]string) []policy.Finding 
 			c.warn(CodeAnnotationValue, policy.EnforcedByDNSConfigurer, o.ofPod(annotationField(a.name)),
 				fmt.Sprintf("annotation %s: %s has no effect", a.name, excerpt.Quote(value)), fmt.Sprintf("want %q or %q", a.yes, a.no))
 		}
+	}
+	field, ignored := o.ofPod(annotationField(IgnoreAnnotation)), pod[IgnoreAnnotation]
+	if ignored == "" {
+		field, ignored = o.of(annotationField(IgnoreAnnotation)), object[IgnoreAnnotation]
+	}
+	codes := strings.FieldsFunc(ignored, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+	if err := CheckCodes(codes...); err != nil {
+		c.warn(CodeAnnotationValue, policy.EnforcedByDNSConfigurer, field,
+			fmt.Sprintf("annotation %s: %s", IgnoreAnnotation, err), "dnsconfigurer rules prints the codes")
 	}
 	return c.findings
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-func TestCheckCode(t *testing.T) {
+func TestCheckCodes(t *testing.T) {
 	for code, want := range map[string]string{
 		"musl-search-line":         "<nil>",
 		"service-missing":          "<nil>",
@@ -29,7 +29,7 @@ func TestCheckCode(t *testing.T) {
 		"":                         `unknown code "": see dnsconfigurer rules`,
 		strings.Repeat("x", 1<<20): `unknown code "` + strings.Repeat("x", 70) + `...": see dnsconfigurer rules`,
 	} {
-		err := admission.CheckCode(code)
+		err := admission.CheckCodes(code)
 		if got := fmt.Sprint(err); got != want {
 			t.Errorf("%.80q: %s, want %s", code, got, want)
 		}

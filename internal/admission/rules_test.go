@@ -195,7 +195,13 @@ func TestCheckAnnotations(t *testing.T) {
 		{"one of a List", "CronJob", "items[2].spec.jobTemplate.spec.template.",
 			map[string]string{kep: "None", "team": "shop", "dnsconfigurer.dev/ignore": "x"},
 			map[string]string{admission.SkipAnnotation: "true"},
-			[]string{"warning annotation-not-in-template at items[2].metadata.annotations[dnsconfigurer.dev/policy]"}},
+			[]string{
+				"warning annotation-not-in-template at items[2].metadata.annotations[dnsconfigurer.dev/policy]",
+				"warning annotation-value at items[2].metadata.annotations[dnsconfigurer.dev/ignore]",
+			}},
+		{"an unknown code", "Pod", "", nil, map[string]string{admission.IgnoreAnnotation: "x"},
+			[]string{"warning annotation-value at metadata.annotations[dnsconfigurer.dev/ignore]"}},
+		{"known codes", "Job", "spec.template.", nil, map[string]string{admission.IgnoreAnnotation: " hostname-cut , fqdn-too-long,"}, nil},
 		{"other values", "Deployment", "spec.template.", nil,
 			map[string]string{admission.SkipAnnotation: "yes", admission.RefreshAnnotation: ""}, []string{
 				"warning annotation-value at spec.template.metadata.annotations[dnsconfigurer.dev/skip]",

@@ -18,13 +18,14 @@ const formatHTML = "html"
 // DoctorFormats are the formats of WriteDoctor.
 var DoctorFormats = []string{formatText, formatJSON, formatHTML}
 
-// WriteDoctor writes what is wrong with the DNS of a cluster, in one of DoctorFormats.
-func WriteDoctor(w io.Writer, format string, r v1alpha1.DoctorResult) error {
+// WriteDoctor writes what is wrong with the DNS of a cluster, in one of DoctorFormats. head are the first lines of a page:
+// the cluster, the time and the program.
+func WriteDoctor(w io.Writer, format string, r v1alpha1.DoctorResult, head ...string) error {
 	switch format {
 	case formatJSON:
 		return WriteJSON(w, r)
 	case formatHTML:
-		return writeDoctorPage(w, r)
+		return writeDoctorPage(w, r, head)
 	}
 	var b strings.Builder
 	for _, f := range r.Findings {
@@ -114,6 +115,7 @@ type bar struct {
 // page is the data of doctor.html.
 type page struct {
 	v1alpha1.DoctorResult
+	Head       []string
 	Summary    string
 	Bars       []bar
 	MoreProbes int // without a bar
@@ -123,12 +125,12 @@ type page struct {
 // writeDoctorPage writes a page without scripts and other files, so that it can be attached to
 // an incident. html/template escapes the texts, which authors of objects control; invisible characters
 // are escaped because some change the order in which a browser shows text.
-func writeDoctorPage(w io.Writer, r v1alpha1.DoctorResult) error {
+func writeDoctorPage(w io.Writer, r v1alpha1.DoctorResult, head []string) error {
 	t, err := template.ParseFS(doctorPage, "doctor.html")
 	if err != nil {
 		return fmt.Errorf("the page of doctor: %w", err)
 	}
-	p := page{DoctorResult: r, Summary: doctorSummary(r), Bars: bars(r.Probes), Width: chartWidth}
+	p := page{DoctorResult: r, Head: head, Summary: doctorSummary(r), Bars: bars(r.Probes), Width: chartWidth}
 	p.MoreProbes = len(r.Probes) - len(p.Bars)
 	var b strings.Builder
 	if err := t.Execute(&b, p); err != nil {

@@ -102,7 +102,7 @@ func TestWriteDoctor_Hostile(t *testing.T) {
 	r.Probes[0].Answers, r.Probes[1].Error = hostileTexts, all
 	for _, format := range []string{formatText, formatHTML} {
 		var b bytes.Buffer
-		if err := WriteDoctor(&b, format, r); err != nil {
+		if err := WriteDoctor(&b, format, r, all); err != nil {
 			t.Fatal(err)
 		}
 		if strings.ContainsAny(b.String(), "\x1b\u202e") {
@@ -117,7 +117,7 @@ func TestWriteDoctor_Hostile(t *testing.T) {
 // checkElements checks that a page has only the elements and attributes of its template.
 func checkElements(t *testing.T, page string) {
 	t.Helper()
-	elements := strings.Fields("html head meta title style body h1 h2 h3 p article code dl dt dd pre ul li table tr th td svg rect")
+	elements := strings.Fields("html head meta title style body h1 h2 h3 p br article code dl dt dd pre ul li table tr th td svg rect")
 	attributes := strings.Fields("lang charset http-equiv content class width height x")
 	z := html.NewTokenizer(strings.NewReader(page))
 	n := 0
@@ -158,13 +158,14 @@ func TestBars(t *testing.T) {
 	}
 }
 
-// TestWriteDoctor_Means: the page says by which means a server was queried.
-func TestWriteDoctor_Means(t *testing.T) {
+// TestWriteDoctor_Page: the page names the cluster, and says by which means a server was queried.
+func TestWriteDoctor_Page(t *testing.T) {
 	var b bytes.Buffer
-	if err := WriteDoctor(&b, formatHTML, doctorResult()); err != nil {
+	if err := WriteDoctor(&b, formatHTML, doctorResult(), "API server https://a", "2026-11-28 18:00:00 UTC"); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"<td>network</td><td>udp</td>", "<td>ephemeral-container</td><td>tcp</td>"} {
+	for _, want := range []string{"<p>API server https://a<br>2026-11-28 18:00:00 UTC<br></p>",
+		"<td>network</td><td>udp</td>", "<td>ephemeral-container</td><td>tcp</td>"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %s in\n%s", want, b.String())
 		}

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
@@ -22,6 +23,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/corefile"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
@@ -107,11 +109,13 @@ const corefileKey = "Corefile"
 
 func newCorefileSource(f config.File) (*corefileSource, error) {
 	s := &corefileSource{corefile: corefile.File{Name: f.Path, Text: string(f.Text)}}
-	first := bytes.TrimPrefix(bytes.TrimSpace(f.Text), []byte("---\n"))
-	if text, _, ok := bytes.Cut(first, []byte("\n---\n")); ok {
-		first = text
-	}
-	if t, err := v1alpha1.ReadTypeMeta(first); err != nil || t.Kind != configMapKind && !strings.HasSuffix(t.Kind, "List") {
+	text := bytes.TrimPrefix(bytes.TrimSpace(f.Text), []byte("---\n"))
+	text, _, _ = bytes.Cut(text, []byte("\n---\n"))
+	t, err := v1alpha1.ReadTypeMeta(text)
+	switch {
+	case !utf8.Valid(f.Text) || bytes.IndexByte(f.Text, 0) >= 0:
+		return nil, fmt.Errorf("%s: not a text file: want a Corefile, or the ConfigMap with its text", f.Path)
+	case err != nil || t.Kind == "":
 		return s, nil
 	}
 	s.isMap, s.corefile = true, corefile.File{}
@@ -121,7 +125,12 @@ func newCorefileSource(f config.File) (*corefileSource, error) {
 		}
 	}
 	if s.corefile.Name == "" {
-		return nil, fmt.Errorf("%s: no ConfigMap with the key Corefile", f.Path)
+		reader := "validate"
+		if slices.Contains(append(v1alpha1.Kinds(), kube.KubeletKind), t.Kind) {
+			reader = "config check"
+		}
+		return nil, fmt.Errorf("%s: no Corefile, and no ConfigMap with the key Corefile: dnsconfigurer %s reads a %s",
+			f.Path, reader, t.Kind)
 	}
 	slices.SortStableFunc(s.keys, func(a, b corefile.File) int { return strings.Compare(path.Base(a.Name), path.Base(b.Name)) })
 	return s, nil

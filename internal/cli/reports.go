@@ -228,8 +228,6 @@ func WriteRules(w io.Writer, code string) error {
 	if code == "" {
 		return nil
 	}
-	if meant, ok := excerpt.Closest(code, codes); ok {
-		return usage.Errorf("unknown code %s: did you mean %s?", excerpt.Quote(code), meant)
-	}
-	return usage.Errorf("unknown code %s: docs/checks.md#rules-rules has the rules of render, such as H1", excerpt.Quote(code))
+	return usage.Errorf("unknown code %s%s", excerpt.Quote(code), cmp.Or(excerpt.DidYouMean(code, "", codes),
+		": docs/checks.md#rules-rules has the rules of render, such as H1"))
 }

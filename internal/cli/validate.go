@@ -57,7 +57,7 @@ func (o *ValidateOptions) Check() error {
 		return err
 	}
 	for _, code := range o.Ignore {
-		if err := admission.CheckCode(code); err != nil {
+		if err := admission.CheckCodes(code); err != nil {
 			return usage.Errorf("--ignore: %w", err)
 		}
 	}

@@ -151,7 +151,7 @@ func (f File) Kind() (string, error) {
 }
 
 // Locate returns an error of decoding the file, or several that are joined, with their places.
-func (f File) Locate(err error) error { return f.Places().locate(err) }
+func (f File) Locate(err error) error { return join(f.Places().locate(err)) }
 
 // Places returns the places of the fields of a file.
 func (f File) Places() *Places { return &Places{f.Path, document.NewPositions(f.Text)} }

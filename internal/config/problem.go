@@ -25,6 +25,11 @@ type problem struct {
 	err   error
 }
 
+// overlaps reports whether p and other concern the same field, or a field and a part of it.
+func (p problem) overlaps(other problem) bool {
+	return strings.HasPrefix(p.paths[0], other.paths[0]) || strings.HasPrefix(other.paths[0], p.paths[0])
+}
+
 // Add adds the error of the field at path, which may be an item of a list, such as "listen[1]", or
 // several joined errors. A nil err adds nothing.
 func (p *Problems) Add(path string, err error) {
@@ -57,16 +62,14 @@ func (p *Problems) Of(path string) error {
 }
 
 // Err returns the problems as one error, in the order of their places; nil: there are none.
-func (p *Problems) Err() error {
+func (p *Problems) Err() error { return join(p.list) }
+
+// join joins the errors of problems in the order of their places. Those without a place are first.
+func join(list []problem) error {
 	var errs []error
-	for _, problem := range p.list {
+	for _, problem := range list {
 		errs = append(errs, problem.err)
 	}
-	return join(errs)
-}
-
-// join joins errors in the order of their places. Those without a place are first.
-func join(errs []error) error {
 	place := func(err error) document.Position {
 		if in, ok := errors.AsType[*document.InputError](err); ok {
 			return document.Position{Line: in.Line, Column: in.Column}
@@ -82,7 +85,7 @@ func join(errs []error) error {
 // Places maps the fields of a configuration file to where they begin in its text.
 type Places struct {
 	file      string
-	positions *document.Positions // nil: not known
+	positions *document.Positions
 }
 
 // Of returns the position of a field, or of its closest existing parent. Fields of nodes, such
@@ -96,33 +99,28 @@ func (p *Places) Of(field string) document.Position {
 
 // At returns the location of a field.
 func (p *Places) At(field string) document.Location {
-	at := document.Location{File: p.file, Field: field}
-	if p.positions != nil {
-		begin := p.Of(field)
-		at.Line, at.Column = begin.Line, begin.Column
-	}
-	return at
+	at := p.Of(field)
+	return document.Location{File: p.file, Field: field, Line: at.Line, Column: at.Column}
 }
 
-// locate returns the errors that err joins, which are of decoding the file, each as an
-// *document.InputError.
-func (p *Places) locate(err error) error {
-	var errs []error
+// locate returns the errors that err joins, which are of decoding the file, as problems. The path of an error that
+// is not about a field is "".
+func (p *Places) locate(err error) (list []problem) {
 	for _, e := range excerpt.Unjoin(err) {
 		located := &document.InputError{Location: document.Location{File: p.file}, Err: e}
+		path := ""
 		var unknown interface{ FieldPath() string }
-		if line, ok := errors.AsType[*document.LineError](e); ok && p.positions != nil {
+		if line, ok := errors.AsType[*document.LineError](e); ok {
 			located.Line, located.Err = line.Line, errors.New(line.Problem)
 		} else if typed, ok := errors.AsType[*document.TypeError](e); ok {
 			located.Location, located.Err = p.At(typed.Field), errors.New(typed.Problem)
+			path = typed.Field
 		} else if errors.As(e, &unknown) {
-			located.Location = p.At(unknown.FieldPath())
+			path = unknown.FieldPath()
+			located.Location = p.At(path)
 			located.Field = "" // the text has it
 		}
-		errs = append(errs, located)
+		list = append(list, problem{[]string{path}, located})
 	}
-	return join(errs)
+	return list
 }
-
-// Locate returns an error of decoding the file at path, or several that are joined, with their places.
-func Locate(path string, err error) error { return (&Places{file: path}).locate(err) }

@@ -45,7 +45,7 @@ func (k *Kind[C]) fields() []field { return fieldsOf(reflect.TypeFor[C]().Field(
 // Defaults returns the configuration of an empty file.
 func (k *Kind[C]) Defaults() C {
 	var c C
-	_ = k.check(&c, inField) // only Finish requires fields
+	k.check(&c, &Problems{origin: inField}) // only Finish requires fields
 	return c
 }
 
@@ -61,23 +61,32 @@ func (k *Kind[C]) NeedRestart(running, next C) []string {
 	return paths
 }
 
-// check sets defaults, validates all fields of c, and returns all problems. origin returns the place of a
-// field in their messages.
-func (k *Kind[C]) check(c *C, origin func(path string) document.Location) []problem {
-	p := &Problems{origin: origin}
+// check sets defaults, validates all fields of c, and adds all problems to p, which has those of decoding.
+func (k *Kind[C]) check(c *C, p *Problems) {
 	k.checkValues(c, p)
-	if p.list == nil && k.Check != nil {
-		k.Check(c, p)
+	if k.Check == nil {
+		return
 	}
-	return p.list
+	known := p.list
+	k.Check(c, p)
+	found := p.list[len(known):]
+	p.list = slices.Clip(known)
+	for _, f := range found {
+		if !slices.ContainsFunc(known, f.overlaps) { // otherwise it may follow from the default of an invalid field
+			p.list = append(p.list, f)
+		}
+	}
 }
 
-// checkValues sets defaults, and validates the fields by their tags.
+// checkValues sets defaults, and validates the fields by their tags. An invalid field gets its default.
 func (k *Kind[C]) checkValues(c *C, p *Problems) {
 	for _, f := range k.fields() {
-		v := f.in(api(c))
+		v, known := f.in(api(c)), len(p.list)
 		f.setDefault(v)
-		f.check(v, p)
+		if f.check(v, p); len(p.list) > known {
+			v.SetZero()
+			f.setDefault(v)
+		}
 	}
 }
 
@@ -93,7 +102,7 @@ type Source[C any] struct {
 	flags      *pflag.FlagSet
 	flagValues C
 	path       string
-	positions  *document.Positions // of the file; nil: errors name the file and the field alone
+	positions  *document.Positions // of the file that was read last
 }
 
 // FromFile returns a source without flags.
@@ -101,11 +110,10 @@ func (k *Kind[C]) FromFile(path string) *Source[C] {
 	return &Source[C]{Kind: k, flags: pflag.NewFlagSet("", pflag.ContinueOnError), path: path}
 }
 
-// FromText returns a source without flags, of a file that has been read. Errors about the file
-// begin with "file:line:column".
+// FromText returns a source without flags, of a file that has been read.
 func (k *Kind[C]) FromText(f File) *Source[C] {
 	s := k.FromFile(f.Path)
-	s.Files, s.positions = f.Files(), f.Places().positions
+	s.Files = f.Files()
 	return s
 }
 
@@ -161,19 +169,19 @@ func (s *Source[C]) CheckFields() error {
 func (s *Source[C]) load() (C, error) {
 	var none C
 	s.reset()
-	c, err := s.read()
+	c, p, err := s.read()
 	if err != nil {
 		return none, err
 	}
 	s.ApplyFlags(&c)
-	if problems := s.check(&c, s.Origin); problems != nil {
-		err := (&Problems{list: problems}).Err()
-		if s.path == "" || !slices.ContainsFunc(problems, s.concernsFile) {
-			err = usage.Error{Err: err}
-		}
-		return none, err
+	s.check(&c, p)
+	switch {
+	case p.list == nil:
+		return c, nil
+	case !slices.ContainsFunc(p.list, s.concernsFile):
+		return none, usage.Error{Err: p.Err()}
 	}
-	return c, nil
+	return none, p.Err()
 }
 
 // CheckValues sets the defaults of c, and returns the problems of fields by their tags alone.
@@ -183,34 +191,39 @@ func (s *Source[C]) CheckValues(c *C) *Problems {
 	return p
 }
 
-// concernsFile reports whether a field of p is not set by its flag.
+// concernsFile reports whether a field of p is set in the file.
 func (s *Source[C]) concernsFile(p problem) bool {
-	return slices.ContainsFunc(p.paths, func(path string) bool { return !s.isSet(s.flagName(path)) })
+	return s.path != "" && slices.ContainsFunc(p.paths, func(path string) bool { return !s.isSet(s.flagName(path)) })
 }
 
-// read reads the file. Without one the configuration is empty.
-func (s *Source[C]) read() (c C, err error) {
+// read reads the file, and returns the problems of decoding its fields. Without a file the configuration is empty.
+func (s *Source[C]) read() (c C, p *Problems, err error) {
+	p = &Problems{origin: s.Origin}
 	if s.path == "" {
-		return c, nil
+		return c, p, nil
 	}
 	data, err := s.Read(s.path)
 	if err != nil {
-		return c, Unreadable(s.path, err)
+		return c, p, Unreadable(s.path, err)
 	}
+	s.positions = document.NewPositions(data)
 	if s.Decode != nil {
 		err = s.Decode(data, &c)
 	} else {
 		err = v1alpha1.Decode(data, api(&c).Addr().Interface())
 	}
 	if err != nil {
-		return c, s.places().locate(err)
+		p.list = s.places().locate(err)
+		if slices.ContainsFunc(p.list, func(f problem) bool { return f.paths[0] == "" || f.paths[0] == "kind" }) {
+			return c, p, p.Err() // its fields are not those of this kind
+		}
 	}
 	for _, f := range s.fields() {
 		if f.tag.Get("relative") == "true" {
 			f.resolvePath(f.in(api(&c)), s.path)
 		}
 	}
-	return c, nil
+	return c, p, nil
 }
 
 // resolvePath resolves the relative path in v, a string or a pointer to one, from the directory of file.

@@ -102,7 +102,7 @@ func TestSource_Errors(t *testing.T) {
 		{"two flags", newDNSSource(t, "--manifests", "m", "--kubeconfig", "k"),
 			"--manifests: cannot be combined with --kubeconfig or snapshot", true},
 		{"flag and file", newDNSSource(t, "--config", manifests, "--kubeconfig", "k"),
-			manifests + ": manifests: cannot be combined with --kubeconfig or " + manifests + ": snapshot", false},
+			manifests + ":3:1: manifests: cannot be combined with --kubeconfig or " + manifests + ":1:1: snapshot", false},
 	} {
 		_, err := tt.source.Load()
 		_, isFlag := errors.AsType[usage.Error](err)

@@ -107,18 +107,16 @@ func Refused(blocks []Block, isUnknown func(hasSimilar bool) bool) (problems []P
 		seen := map[string]bool{}
 		for _, d := range b.Directives {
 			r, ok := all[d.Name]
-			closest, similar := excerpt.Closest(d.Name, names)
+			suggestion := excerpt.DidYouMean(d.Name, "", names)
 			isRemoved := slices.Contains(strings.Fields(removedPlugins), d.Name) || strings.ContainsAny(d.Name, ".:{")
 			switch {
 			case ok && seen[d.Name] && r.once:
 				problems = append(problems, Problem{d.Line, fmt.Sprintf("the plugin %s is twice in a block", d.Name), d.File})
 			case ok:
 				problems = append(problems, r.check(d)...)
-			case slices.Contains(names, d.Name) || !isRemoved && !isUnknown(similar):
-			case similar:
-				problems = append(problems, Problem{d.Line, fmt.Sprintf("unknown plugin %q: did you mean %s?", d.Name, closest), d.File})
+			case slices.Contains(names, d.Name) || !isRemoved && !isUnknown(suggestion != ""):
 			default:
-				problems = append(problems, Problem{d.Line, fmt.Sprintf("unknown plugin %q", d.Name), d.File})
+				problems = append(problems, Problem{d.Line, fmt.Sprintf("unknown plugin %q%s", d.Name, suggestion), d.File})
 			}
 			seen[d.Name] = true
 		}

@@ -36,7 +36,7 @@ func NewPositions(text []byte) *Positions {
 // the form of TypeError.Field: spec.dnsConfig.options[0].value, with keys that contain
 // dots in brackets.
 func (p *Positions) Of(path string) Position {
-	if p.root == nil {
+	if p == nil || p.root == nil {
 		return Position{1, 1}
 	}
 	_, at := p.find(path)

@@ -136,6 +136,15 @@ func Prefix(name string, err error) error {
 	return errors.Join(errs...)
 }
 
+// DidYouMean returns the end of an error about a misspelled word: the candidate that Closest returns, with prefix
+// before it. "": there is none.
+func DidYouMean(word, prefix string, candidates []string) string {
+	if closest, ok := Closest(word, candidates); ok {
+		return ": did you mean " + prefix + closest + "?"
+	}
+	return ""
+}
+
 // Closest returns the candidate that word is most likely a misspelling of. ok is false if
 // none is close: up to two letters may differ, in a word of five letters or fewer one, and in
 // one of two letters or fewer only the case. Two letters that have changed places count as

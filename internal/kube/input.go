@@ -53,6 +53,9 @@ func (in Input) Check() error {
 	if len(in.Paths) == 0 {
 		return usage.Errorf("no manifests: name files, or set -f")
 	}
+	if slices.Contains(in.Paths, "") {
+		return usage.Errorf("the name of a file is empty: want FILE, DIR or -")
+	}
 	return nil
 }
 

@@ -54,8 +54,8 @@ func (r *Result) lookupResult() v1alpha1.LookupResult {
 	queries := make([]v1alpha1.LookupQuery, 0, len(r.Queries))
 	for _, q := range r.Queries {
 		row := v1alpha1.LookupQuery{
-			Name: q.Name, Type: dns.Type(q.Type).String(), Server: q.Server.String(), Rcode: rcode(q), Answers: []string{},
-			ExtendedErrors: extendedErrors(q),
+			Name: q.Name, Type: dns.Type(q.Type).String(), Rcode: rcode(q), Answers: []string{},
+			Server: cmp.Or(r.server, q.Server.String()), ExtendedErrors: extendedErrors(q),
 		}
 		if q.Reply != nil {
 			row.Answers = append(row.Answers, presentations(q.Reply.Answer)...)
@@ -157,7 +157,8 @@ func (r *Result) writeQuery(w io.Writer, n int, q libc.Query) {
 			took = fmt.Sprintf("%.1f ms\t", float64(q.Took.Microseconds())/1000)
 		}
 	}
-	fmt.Fprintf(w, "%d\t%s\t%s\t%s%s\t%s\t%s%s\n", n, q.Name, dns.Type(q.Type), q.Server, network, rcode(q), took, answerData(q))
+	server := cmp.Or(r.server, q.Server.String())
+	fmt.Fprintf(w, "%d\t%s\t%s\t%s%s\t%s\t%s%s\n", n, q.Name, dns.Type(q.Type), server, network, rcode(q), took, answerData(q))
 }
 
 // measured reports whether queries were sent to servers. The time of a simulated reply says

@@ -23,7 +23,7 @@ func readKubelet(s source, path, dir string) (facts, error) {
 			return facts{}, fmt.Errorf("the kubelet's configuration: %w", config.Unreadable(path, err))
 		}
 		if k, err = kube.ParseKubeletConfiguration(data); err != nil {
-			return facts{}, config.Locate(path, err)
+			return facts{}, config.File{Path: path, Text: data}.Locate(err)
 		}
 	}
 	misspelled := k.Misspelled

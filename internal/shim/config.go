@@ -29,7 +29,9 @@ func Kind() *config.Kind[Config] {
 	return &config.Kind[Config]{
 		Check: func(c *Config, p *config.Problems) {
 			nodefacts.CheckRules(&c.ShimConfiguration.Node, p)
-			p.Add("onUnknownPod", checkOnUnknownPod(c))
+			if p.Of("mode") == nil {
+				p.Add("onUnknownPod", checkOnUnknownPod(c))
+			}
 		},
 		Finish: func(c *Config, s *config.Source[Config]) (err error) {
 			c.Node, c.Engine, err = nodefacts.NewServerNode(c.NodeServerConfiguration, s)
@@ -99,9 +101,6 @@ func LoadEndpoints(s *config.Source[Config], others ...Endpoints) (Endpoints, er
 			return Endpoints{}, err
 		}
 	}
-	if problems.Of("http") != nil {
-		c.HTTP = ""
-	}
 	return c.Endpoints(), nil
 }
 
@@ -110,9 +109,7 @@ func LogFormat(s *config.Source[Config]) string {
 	var c Config
 	c.LogFormat = readFields(s.Path())["logFormat"]
 	s.ApplyFlags(&c)
-	if s.CheckValues(&c).Of("logFormat") != nil {
-		return "text"
-	}
+	s.CheckValues(&c) // an invalid format becomes the default
 	return c.LogFormat
 }
 

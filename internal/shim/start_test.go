@@ -53,7 +53,7 @@ func TestStart_Invalid(t *testing.T) {
 	newReloadTest(t, func(r *reloadTest) {
 		r.write("shim.yaml", reloadedShim+"mode: Guess\n")
 		defer r.start()()
-		r.logged("invalid configuration, passing all sandboxes unchanged", "shim.yaml: mode: ")
+		r.logged("invalid configuration, passing all sandboxes unchanged", "shim.yaml:4:1: mode: ")
 		r.success(0)
 		r.origin(fromNothing)
 		time.Sleep(90*time.Second - time.Millisecond)
@@ -81,7 +81,7 @@ func TestStart_LastGood(t *testing.T) {
 		}
 		stop := r.start()
 		r.logged("configuration applied", "mode=Observe", "clusterDNS=[10.96.0.10]", "clusterDomain=cluster.local",
-			"invalid configuration, using the last good settings", "shim.yaml: ")
+			"invalid configuration, using the last good settings", "shim.yaml:1: ")
 		r.success(0)
 		r.origin(fromLastGood)
 		stop()

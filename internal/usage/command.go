@@ -39,7 +39,7 @@ func UnknownCommand(parent *cobra.Command, name string) error {
 	if slices.Contains(commandNames(parent), name) {
 		return Errorf("command %q after --: leave -- out", name)
 	}
-	return Errorf("unknown command %q%s", name, didYouMean(name, "", commandNames(parent)))
+	return Errorf("unknown command %q%s", name, excerpt.DidYouMean(name, "", commandNames(parent)))
 }
 
 // commandNames returns the names of the subcommands that help lists.
@@ -50,15 +50,6 @@ func commandNames(parent *cobra.Command) (names []string) {
 		}
 	}
 	return names
-}
-
-// didYouMean returns a suggestion for a misspelled word. prefix is printed before the suggested
-// one. "": there is none.
-func didYouMean(word, prefix string, candidates []string) string {
-	if closest, ok := excerpt.Closest(word, candidates); ok {
-		return ": did you mean " + prefix + closest + "?"
-	}
-	return ""
 }
 
 // joinOr returns the words as "a, b or c".
@@ -123,6 +114,9 @@ func OneArgument(name string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {
 			return Errorf("want one %s, got %d arguments", name, len(args))
+		}
+		if args[0] == "" {
+			return Errorf("%s is empty", name)
 		}
 		return nil
 	}

@@ -26,6 +26,7 @@ func TestArguments(t *testing.T) {
 		{usage.NoArguments, []string{"a"}, `unexpected argument "a"`},
 		{usage.OneArgument("FILE"), []string{"a"}, ""},
 		{usage.OneArgument("FILE"), []string{"a", "b"}, "want one FILE, got 2 arguments"},
+		{usage.OneArgument("FILE"), []string{""}, "FILE is empty"},
 		{usage.AtMostOnePod, nil, ""},
 		{usage.AtMostOnePod, []string{"shop/web"}, ""},
 		{usage.AtMostOnePod, []string{"web"}, `"web" is not NAMESPACE/NAME`},

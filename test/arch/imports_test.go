@@ -32,7 +32,7 @@ var imports = map[string][]string{
 	"internal/libc":    {"values", "cmp", "context", "sync", "time", "pkg/fqdn", "pkg/resolvconf", "github.com/miekg/dns"},
 	"internal/excerpt": {"values"},
 	"pkg/policy":       {"values", "internal/excerpt", "pkg/fqdn", "pkg/resolvconf"},
-	"internal/admission": {"values", "context", "embed", "iter", "regexp", "text/template",
+	"internal/admission": {"values", "cmp", "context", "embed", "iter", "regexp", "text/template",
 		"internal/excerpt", "pkg/fqdn", "pkg/policy", "pkg/resolvconf"},
 	"internal/admission/webhook": {"std", "api/v1alpha1", "internal/atomicfile", "internal/nodefacts", "internal/usage",
 		"internal/admission", "internal/config",
@@ -65,7 +65,7 @@ var imports = map[string][]string{
 		"pkg/dnsserver/upstream", "github.com/miekg/dns", "golang.org/x/sys/unix",
 		"github.com/prometheus/client_golang/prometheus", "github.com/prometheus/client_golang/prometheus/promauto"},
 
-	"api/v1alpha1": {"std", "internal/document"},
+	"api/v1alpha1": {"std", "internal/document", "internal/excerpt"},
 	"internal/install": {"std", "internal/shim", "api/v1alpha1", "internal/atomicfile",
 		"internal/config", "internal/document", "internal/kube", "internal/excerpt", "internal/node", "internal/usage", "pkg/cri",
 		"github.com/spf13/pflag"},

@@ -112,7 +112,7 @@ func Kind() *config.Kind[DaemonConfig] {
 func checkConfig(c *DaemonConfig, p *config.Problems) {
 	c.Report = admission.Report{DenyOn: admission.DenyOn(c.DenyOn)}
 	for i, code := range c.Ignore {
-		p.Add(fmt.Sprintf("ignore[%d]", i), admission.CheckCode(code))
+		p.Add(fmt.Sprintf("ignore[%d]", i), admission.CheckCodes(code))
 		c.Report.Ignore = append(c.Report.Ignore, policy.Code(code))
 	}
 	nodefacts.CheckRules(&c.WebhookConfiguration.Node, p)
