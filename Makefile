@@ -93,9 +93,9 @@ test-unit: ## run the tests of the main module with the race detector
 	@$(SUITE) env CGO_ENABLED=1 $(GO) $(TEST) -race -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) -timeout 20m -skip '^(TestNRI|TestRandom(Names|Packets)|TestFaults|TestRollout|TestHostile|TestUnreadReplies|TestLegitimateLoad|TestCritest)$$' \
 	  $$($(GO) list ./... | grep -vE '/test/(apiserver|e2e|systemd)$$')
 
-# Without the race detector, with which test-unit runs a fifth of the lifecycles.
-test-leaks: ## run 100,000 pod lifecycles through the shim and measure what remains
-	@$(SUITE) -v $(GO) $(TEST) -timeout 20m -run '^TestShim_Leaks$$' ./pkg/cri
+# Without the race detector, with which test-unit runs a fifth of the lifecycles, and stacks are larger.
+test-leaks: ## measure what 100,000 pod lifecycles leave in the shim, and the stacks of queries that wait
+	@$(SUITE) -v $(GO) $(TEST) -timeout 20m -run '^(TestShim_Leaks|TestSlots_Stack)$$' ./pkg/cri ./pkg/dnsserver
 
 # FAULTS=-nodelocal also runs the faults with NodeLocal DNSCache, for the table in docs/dns.md.
 test-faults: ## look up names with glibc and musl, 2,000 a second, during each fault of a node cache and its servers

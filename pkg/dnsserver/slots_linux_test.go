@@ -1,6 +1,8 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !race
+
 package dnsserver
 
 import (
@@ -17,7 +19,7 @@ import (
 )
 
 // TestSlots_Stack: a query that waits for other servers, also one that a node cache expands, has a goroutine with a stack
-// of 8 KiB. With one more large frame between the goroutine and the socket it takes 16 KiB.
+// of 8 KiB. With one more large frame between the goroutine and the socket it takes 16 KiB, as with the race detector.
 func TestSlots_Stack(t *testing.T) {
 	if !netns.Enter(t) { // a process without stacks of earlier tests
 		return
