@@ -128,7 +128,7 @@ relay first waits until no pod of the node is being stopped, for at most 15 minu
 			return err
 		}
 		defer writer.Start()()
-		defer daemon.TuneRuntime(1)()
+		defer daemon.TuneRuntime(1, 50)()
 		server.Log, server.Writer = writer.Logger(), writer
 		server.Log.Info("starting", "version", version())
 		return server.Run(cmd.Context())

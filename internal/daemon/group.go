@@ -166,7 +166,7 @@ func Serve(stderr io.Writer, format, version string, run func(Process) error) er
 	if err != nil {
 		return err
 	}
-	defer TuneRuntime(0)()
+	defer TuneRuntime(0, 75)()
 	return serve(Process{Log: slog.New(h)}, format, version, run)
 }
 
@@ -178,7 +178,7 @@ func ServeOnNode(stderr io.Writer, format, version string, run func(Process) err
 		return err
 	}
 	defer writer.Start()()
-	defer TuneRuntime(1)()
+	defer TuneRuntime(1, 50)()
 	return serve(Process{Log: writer.Logger(), Writer: writer}, format, version, run)
 }
 

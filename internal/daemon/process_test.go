@@ -69,20 +69,20 @@ func TestTuneRuntime(t *testing.T) {
 		return [2]int{runtime.GOMAXPROCS(0), percent}
 	}
 	for _, tt := range []struct {
-		of                  int
+		of                  [2]int
 		processors, percent string
 		want                [2]int
 	}{
-		{1, "", "", [2]int{1, 50}},
-		{0, "", "", [2]int{3, 50}},
-		{1, "3", "", [2]int{3, 50}},
-		{1, "", "77", [2]int{1, 77}},
+		{[2]int{1, 50}, "", "", [2]int{1, 50}},
+		{[2]int{0, 75}, "", "", [2]int{3, 75}},
+		{[2]int{1, 50}, "3", "", [2]int{3, 50}},
+		{[2]int{1, 50}, "", "77", [2]int{1, 77}},
 	} {
 		t.Setenv("GOMAXPROCS", tt.processors)
 		t.Setenv("GOGC", tt.percent)
-		restore := daemon.TuneRuntime(tt.of)
+		restore := daemon.TuneRuntime(tt.of[0], tt.of[1])
 		if got := settings(); got != tt.want {
-			t.Errorf("%d $GOMAXPROCS=%s $GOGC=%s: got %v, want %v", tt.of, tt.processors, tt.percent, got, tt.want)
+			t.Errorf("%v $GOMAXPROCS=%s $GOGC=%s: got %v, want %v", tt.of, tt.processors, tt.percent, got, tt.want)
 		}
 		restore()
 		if got := settings(); got != [2]int{3, 77} {
