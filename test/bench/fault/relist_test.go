@@ -20,7 +20,7 @@ import (
 )
 
 // TestRelist makes a server list a cluster of 50,000 Services and 500,000 endpoints again, as after a restart of
-// the API server, while clients query it. No query is lost, and the objects are not in memory twice: 1.3 times as much
+// the API server, while clients query it. No query is lost, and the objects are not in memory twice: 1.4 times as much
 // is resident as before. It was 1.9 times as much when a list did not share equal objects with the zone, and 1.5 times
 // when the heap doubled between two collections. The API server is simulated: a real one would take minutes to store
 // the objects.
