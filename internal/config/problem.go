@@ -27,7 +27,13 @@ type problem struct {
 
 // overlaps reports whether p and other concern the same field, or a field and a part of it.
 func (p problem) overlaps(other problem) bool {
-	return strings.HasPrefix(p.paths[0], other.paths[0]) || strings.HasPrefix(other.paths[0], p.paths[0])
+	return isWithin(p.paths[0], other.paths[0]) || isWithin(other.paths[0], p.paths[0])
+}
+
+// isWithin reports whether path is parent, or the path of a part of it, such as listen[1] of listen.
+func isWithin(path, parent string) bool {
+	rest, ok := strings.CutPrefix(path, parent)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
 // Add adds the error of the field at path, which may be an item of a list, such as "listen[1]", or

@@ -172,3 +172,22 @@ func TestKind_NeedRestart(t *testing.T) {
 		}
 	}
 }
+
+// TestProblem_Overlaps: an error of a field hides those of its parts and of its parents, which may follow from it, and
+// not those of a field whose name begins alike.
+func TestProblem_Overlaps(t *testing.T) {
+	for paths, want := range map[[2]string]bool{
+		{"listen", "listen"}:                      true,
+		{"listen", "listen[1]"}:                   true,
+		{"listen[1]", "listen"}:                   true,
+		{"node", "node.clusterDNS"}:               true,
+		{"listen[1]", "listen[10]"}:               false,
+		{"clusterDNS", "clusterDNSFallback"}:      false,
+		{"stubDomains[0].zone", "stubDomains[1]"}: false,
+	} {
+		first, second := problem{paths: []string{paths[0]}}, problem{paths: []string{paths[1]}}
+		if got := first.overlaps(second); got != want {
+			t.Errorf("%q: got %t, want %t", paths, got, want)
+		}
+	}
+}
