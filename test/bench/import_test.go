@@ -23,71 +23,24 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
-const hostsRules = `
-  hosts NodeHosts {
-    192.0.2.7 db.example OLD-db.example
-    2001:db8::7%eth0 db.example
-    192.0.2.8 x.corp.example
-    ttl 60
-    fallthrough
-  }
-`
-
-const hostsBlocks = `corp.example {
-  forward . UPSTREAM
-}
-east.corp.example {
-  hosts {
-    192.0.2.10 b.east.corp.example
-    ttl 30
-    fallthrough
-  }
-  forward . UPSTREAM
-}
-`
-
-// zoneBlock returns a block with a zone file.
-func zoneBlock(file string) string {
-	return "corp.example {\nfile " + file + " {\nreload 10s\n}\ncache 30\n}\n"
-}
-
-// zoneAndHostFiles are the files of the Corefiles, whose names are in the questions, too.
-func zoneAndHostFiles() map[string]string {
-	return map[string]string{
-		"NodeHosts": "# nodes\n192.0.2.21 node-1\n192.0.2.22 node-2 w.example # also\nfe80::1 node-1\n",
-		"1.zone":    generatedZone(1),
-		"2.zone":    generatedZone(2),
-		"corp.zone": zoneHead + `
-mail A 192.0.2.30
-mail AAAA 2001:db8::30
-*.w A 192.0.2.3
-x.y.w TXT below
-a.b.c TXT deep
-alias CNAME mail
-ALIAS2 CNAME alias
-dangling CNAME none
-out CNAME a.example.
-away CNAME none.other.
-q CNAME q.w
-*.star CNAME mail
-sub NS ns.sub
-ns.sub A 192.0.2.4
-below CNAME x.sub
-_http._tcp SRV 1 2 80 mail
-@ MX 1 mail
-other.example. TXT "outside of the zone"
-`,
+// writeCorefileFiles writes the files of the Corefiles, whose names are in the questions, too: testdata/files, and generated
+// zones.
+func writeCorefileFiles(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.CopyFS(dir, os.DirFS("testdata/files")); err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(2) {
+		writeFile(t, dir, fmt.Sprintf("%d.zone", seed+1), generatedZone(seed+1))
 	}
 }
-
-const zoneHead = "$TTL 30\n@ SOA ns admin 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n"
 
 // generatedZone returns a zone with at most sixty names from a seed.
 func generatedZone(seed uint64) string {
 	r := rand.New(rand.NewPCG(3, seed))
 	pick := func(texts ...string) string { return texts[r.IntN(len(texts))] }
 	label := func() string { return pick("a", "b", "c", "w", "x", "host7", "db", "eu") }
-	text, seen := zoneHead, map[string]bool{}
+	text, seen := "$TTL 30\n@ SOA ns admin 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n", map[string]bool{}
 	for range 60 {
 		owner := pick("", "", "", "*.") + pick("", label()+".") + pick("", label()+".") + label()
 		data := pick("A 192.0.2.1", "A 192.0.2.2", "AAAA 2001:db8::1", "TXT x", "MX 1 "+label(), "CNAME "+label()+"."+label(),
@@ -108,6 +61,15 @@ func writeFile(t *testing.T, dir, name, text string) (path string) {
 		t.Fatal(err)
 	}
 	return path
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // freePort returns a port of the loopback interface that no server has.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -16,85 +17,22 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 )
 
-// ruleTests are Corefiles with rules: those that vendors and users publish.
-var ruleTests = []struct {
-	name, rules string
-	blocks      string // further blocks
-}{
-	{"no AAAA", "template IN AAAA\n", ""},
-	{"no AAAA with SOA", "template IN AAAA . {\nauthority \"{{ .Zone }} 60 IN SOA a. b. 1 1 1 1 60\"\n}\n", ""},
-	{"customised", `
-  log . {
-    class denial error
-  }
-  rewrite name shop.example web.eu.svc.cluster.local
-  rewrite stop {
-    name regex (.*)\.in\.test {1}.eu.svc.cluster.local
-    answer auto
-  }
-  template IN AAAA {
-    authority "{{ .Zone }} 60 IN SOA a. b. 1 1 1 1 60"
-  }
-  hosts {
-    192.0.2.7 db.example old-db.example
-    ttl 60
-    fallthrough
-  }
-`, ""},
-	{"AKS", `
-  template ANY ANY internal.cloud.example {
-    match "^(?:[^.]+\.){4,}internal\.cloud\.example\.$"
-    rcode NXDOMAIN
-    fallthrough
-  }
-`, ""},
-	{"a lab", "", `lab.example {
-  template IN A {
-    answer "{{ .Name }} 60 IN A 192.0.2.8"
-  }
-  template IN AAAA
-  forward . UPSTREAM
-}
-`},
-	{"addresses in names", `
-  template IN A example {
-    match "^ip-(?P<a>[0-9]+)-([0-9]+)\.example\.$" "^host(?P<a>[0-9])(x?)[^.]*\."
-    answer "{{ .Name }} 60 IN A 192.0.{{ .Group.a }}.{{ index .Match 2 }}"
-    fallthrough
-  }
-  template IN A b.example {
-    match "^x"
-    answer "{{ .Name }} 20 IN A 192.0.2.1" "{{ .Name }} 20 IN A 192.0.2.2"
-  }
-`, ""},
-	{"an alias", `
-  template IN A b.example {
-    match ^(a|w)
-    answer "{{ .Name }} 60 IN CNAME {{ index .Match 0 }}.example."
-    fallthrough
-  }
-`, ""},
-	{"rewrites", `
-  rewrite name regex ^(.*)\.lab2\.example\.$ {1}.lab.example answer auto
-  rewrite name suffix .lab3.example .lab.example answer auto
-  rewrite name suffix b4.example b.example answer auto
-  rewrite name prefix web w answer auto
-  rewrite name exact W.corp.example ALIAS.example.
-  rewrite name self.example self.example
-  rewrite name srv.example target.srv.example
-  rewrite continue name first.example host7.example
-  rewrite name host7.example never.example
-  rewrite name regex (.*)-x-(.*)\.example {2}.{1}.example answer auto
-  rewrite name regex ^empty\.(x*) {1}.example answer auto
-`, ""},
-	{"hosts", hostsRules, hostsBlocks},
-	{"a zone file", "", zoneBlock("corp.zone")},
-	{"a generated zone", "", zoneBlock("1.zone")},
-	{"another generated zone", "", zoneBlock("2.zone")},
-	{"generated 1", generatedRules(1), ""},
-	{"generated 2", generatedRules(2), ""},
-	{"generated 3", generatedRules(3), ""},
-	{"generated 4", generatedRules(4), ""},
+// corefileRules returns rules of Corefiles by name: those of testdata/corefiles, which vendors and users publish, and
+// generated ones. They are in the block for all names, and those after a line --- are further blocks.
+func corefileRules(t *testing.T) map[string]string {
+	t.Helper()
+	paths, err := filepath.Glob("testdata/corefiles/*")
+	if err != nil || len(paths) == 0 {
+		t.Fatal(paths, err)
+	}
+	all := map[string]string{}
+	for _, path := range paths {
+		all[filepath.Base(path)] = readFile(t, path)
+	}
+	for seed := range uint64(4) {
+		all[fmt.Sprintf("generated-%d", seed+1)] = generatedRules(seed + 1)
+	}
+	return all
 }
 
 // generatedRules returns thirty rules from a seed.
@@ -140,41 +78,21 @@ func generatedRules(seed uint64) string {
 	return b.String()
 }
 
-const ruleRecords = `
-alias.example. 30 IN CNAME w.example.
-target.srv.example. 30 IN SRV 1 2 3 b.target.srv.example.
-target.srv.example. 30 IN MX 1 other.example.
-w.example. 30 IN A 198.51.100.1
-w.example. 30 IN AAAA 2001:db8::1
-w.example. 30 IN MX 1 mx.example.
-a.example. 30 IN A 198.51.100.2
-*.example. 30 IN A 198.51.100.9
-*.corp.example. 30 IN TXT "a b"
-host7.example. 30 IN A 198.51.100.3
-*.lab.example. 30 IN A 198.51.100.4
-*.b.example. 30 IN A 198.51.100.5
-a.b.c.d.internal.cloud.example. 30 IN A 198.51.100.6
-b.c.d.internal.cloud.example. 30 IN A 198.51.100.7
-a.b.c.d.e.internal.cloud.example. 30 IN A 198.51.100.7
-*.corp.example. 30 IN A 198.51.100.8
-1.0.0.11.in-addr.arpa. 30 IN PTR all.example.
-`
-
 // TestImport_Answers: CoreDNS with a Corefile, and dnsconfigurer with what import-corefile makes of it, give the same
 // answers, except for the reverse name of a host in another block, which import-corefile announces. The log has names
 // that the Corefile does not have.
 func TestImport_Answers(t *testing.T) {
 	coreDNS, program := build(t, t.TempDir())
-	all := dnstest.Start(t, dnstest.Reply(dnstest.Records(t, ruleRecords)))
-	owners := regexp.MustCompile(`(?m)^\S+`).FindAllString(ruleRecords, -1)
-	for _, tt := range ruleTests {
-		t.Run(tt.name, func(t *testing.T) {
+	records := readFile(t, "testdata/records.zone")
+	all := dnstest.Start(t, dnstest.Reply(dnstest.Records(t, records)))
+	owners := regexp.MustCompile(`(?m)^\S+`).FindAllString(records, -1)
+	for name, text := range corefileRules(t) {
+		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			for name, text := range zoneAndHostFiles() {
-				writeFile(t, dir, name, text)
-			}
-			text := ".:53 {\nlog " + strings.Join(owners, " ") + "\n" + tt.rules + clusterPlugin +
-				"\nforward . UPSTREAM\ncache 30\n}\n" + tt.blocks
+			writeCorefileFiles(t, dir)
+			rules, blocks, _ := strings.Cut(text, "---\n")
+			text := ".:53 {\nlog " + strings.Join(owners, " ") + "\n" + rules + clusterPlugin +
+				"\nforward . UPSTREAM\ncache 30\n}\n" + blocks
 			writeFile(t, dir, "Corefile", strings.ReplaceAll(text, "UPSTREAM", all.Addr.String()))
 			cmd := exec.CommandContext(t.Context(), program, "import-corefile", "--check", coreDNS, "Corefile")
 			cmd.Dir = dir
@@ -185,7 +103,7 @@ func TestImport_Answers(t *testing.T) {
 			if found == nil {
 				t.Fatal(err, errors.String())
 			}
-			want := cmp.Or(map[string]string{"hosts": "1"}[tt.name], "0")
+			want := cmp.Or(map[string]string{"hosts": "1"}[name], "0")
 			if questions, _ := strconv.Atoi(found[2]); found[1] != want || questions < 2000 || want != "0" && err == nil {
 				t.Error(err, errors.String())
 			}
