@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
-	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
 
 // doctor runs the command, as one does on a node, and returns its result.
@@ -92,24 +91,8 @@ func (c *cluster) viewer(t *testing.T) string {
 		t.Fatal(err)
 	}
 	role, _, _ := strings.Cut(string(example), "\n---\n")
-	c.apply(t, role+`
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: viewer}
-subjects: [{kind: User, name: viewer, apiGroup: rbac.authorization.k8s.io}]
-roleRef: {kind: ClusterRole, name: dnsconfigurer-doctor, apiGroup: rbac.authorization.k8s.io}
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: kubelet-config, namespace: kube-system}
-data:
-  kubelet: |
-    apiVersion: kubelet.config.k8s.io/v1beta1
-    kind: KubeletConfiguration
-    clusterDNS: [`+dnsIP+`]
-    clusterDomain: cluster.local
-`)
+	c.apply(t, role)
+	c.applyFile(t, "viewer.yaml")
 	text, err := c.api.Kubeconfig(c.api.Address(), "viewer")
 	if err != nil {
 		t.Fatal(err)
@@ -170,33 +153,13 @@ func notChecked(r v1alpha1.DoctorResult, code string) error {
 	return nil
 }
 
-// restricted is a namespace with the strictest level of the Pod Security Standards, and a pod in it.
-const restricted = `apiVersion: v1
-kind: Namespace
-metadata: {name: restricted, labels: {pod-security.kubernetes.io/enforce: restricted}}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: web, namespace: restricted}
-spec:
-  terminationGracePeriodSeconds: 1
-  automountServiceAccountToken: false
-  securityContext: {runAsNonRoot: true, runAsUser: 1000, seccompProfile: {type: RuntimeDefault}}
-  containers:
-  - name: main
-    image: ` + nodetools.LibrariesImage + `
-    imagePullPolicy: Never
-    securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
-`
-
 // testEphemeralContainer queries the cluster DNS from a pod: a healthy one, one whose UDP packets are
 // dropped, and one with an image that cannot be pulled.
 func (c *cluster) testEphemeralContainer(t *testing.T) {
 	const name = "pod/web"
-	namespaceManifest, podManifest, _ := strings.Cut(restricted, "---\n")
-	c.apply(t, namespaceManifest)
+	c.apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: restricted, labels: {pod-security.kubernetes.io/enforce: restricted}}}")
 	c.run(t, "", "wait", "--for=create", "serviceaccount/default", "--namespace=restricted", "--timeout="+patience.String())
-	c.apply(t, podManifest)
+	c.applyFile(t, "restricted.yaml")
 	c.run(t, "", "wait", "--for=condition=Ready", name, "--namespace=restricted", "--timeout="+patience.String())
 	defer c.run(t, "", "delete", "namespace", "restricted", "--wait=false")
 	flags := []string{"--pod", "restricted/web", "--ephemeral-container", repository + ":" + c.imageTag(t)}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -69,6 +70,12 @@ func (c *cluster) apply(t *testing.T, manifest string) {
 	t.Helper()
 	// On the server: kubectl alone would download the schema of all objects each time.
 	c.run(t, manifest, "apply", "--server-side", "--validate=false", "-f", "-")
+}
+
+// applyFile creates the objects of a file in testdata.
+func (c *cluster) applyFile(t *testing.T, name string) {
+	t.Helper()
+	c.run(t, "", "apply", "--server-side", "--validate=false", "-f", filepath.Join("testdata", name))
 }
 
 // wait waits until objects meet a condition of kubectl wait.

@@ -10,23 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-const services = `apiVersion: v1
-kind: Service
-metadata: {namespace: shop, name: web}
-spec: {clusterIP: 10.96.1.1, clusterIPs: [10.96.1.1, "fd00:10:96::101"], ipFamilyPolicy: RequireDualStack,
-  selector: {app: web}, ports: [{port: 80}]}
----
-apiVersion: v1
-kind: Service
-metadata: {namespace: shop, name: elsewhere}
-spec: {type: ExternalName, externalName: www.example.com}
----
-apiVersion: v1
-kind: Service
-metadata: {namespace: default, name: db}
-spec: {clusterIP: 10.96.1.2, ports: [{port: 5432}]}
-`
-
 // lookups are names that every pod of the cluster resolves to the same addresses.
 var lookups = []struct{ title, name, want string }{
 	{"a Service of the namespace", "web", "10.96.1.1 fd00:10:96::101"},
@@ -41,7 +24,7 @@ var lookups = []struct{ title, name, want string }{
 
 // testService resolves names in a pod, as the first test of the whole chain.
 func (c *cluster) testService(t *testing.T) {
-	c.apply(t, services)
+	c.applyFile(t, "services.yaml")
 	c.create(t, newPod("client", corev1.PodSpec{}))
 	await(t, "the first answer", func() error {
 		found, err := c.lookUp(t, "client", "glibc", "web")

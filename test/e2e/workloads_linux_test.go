@@ -10,59 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
-
-// The peers of a StatefulSet, and the members of an Indexed Job, which end when each has
-// resolved the names of both.
-const workloads = `apiVersion: v1
-kind: Service
-metadata: {namespace: shop, name: db}
-spec: {clusterIP: None, ipFamilyPolicy: RequireDualStack, selector: {app: db}, ports: [{name: sql, port: 5432}]}
----
-apiVersion: apps/v1
-kind: StatefulSet
-metadata: {namespace: shop, name: db}
-spec:
-  serviceName: db
-  replicas: 2
-  podManagementPolicy: Parallel
-  selector: {matchLabels: {app: db}}
-  template:
-    metadata: {labels: {app: db}}
-    spec:
-      setHostnameAsFQDN: true
-      terminationGracePeriodSeconds: 1
-      containers:
-      - {name: main, image: ` + nodetools.LibrariesImage + `, imagePullPolicy: Never}
----
-apiVersion: v1
-kind: Service
-metadata: {namespace: shop, name: shards}
-spec: {clusterIP: None, selector: {job-name: shards}, publishNotReadyAddresses: true}
----
-apiVersion: batch/v1
-kind: Job
-metadata: {namespace: shop, name: shards}
-spec:
-  completionMode: Indexed
-  completions: 2
-  parallelism: 2
-  template:
-    spec:
-      subdomain: shards
-      restartPolicy: Never
-      containers:
-      - name: main
-        image: ` + nodetools.LibrariesImage + `
-        imagePullPolicy: Never
-        command: [/bin/busybox, sh, -c, 'for i in 0 1; do until /bin/glibc-ask 4 shards-$i.shards | /bin/busybox grep -q ^10; do /bin/busybox sleep 0.2; done; done; /bin/busybox sleep 5']
-`
 
 // testWorkloads resolves the names that controllers give to pods.
 func (c *cluster) testWorkloads(t *testing.T) {
-	c.apply(t, workloads)
+	c.applyFile(t, "workloads.yaml")
 	c.wait(t, "jsonpath={.status.readyReplicas}=2", "statefulset/db")
 	want := map[string]string{}
 	for _, peer := range []string{"db-0", "db-1"} {
