@@ -4,11 +4,8 @@
 package dnsserver
 
 import (
-	"context"
-	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/miekg/dns"
 
@@ -75,42 +72,4 @@ func FuzzRules(f *testing.F) {
 			}
 		}
 	})
-}
-
-// BenchmarkAnswer_Rules is BenchmarkAnswer with 1,000 hosts, and also with 200 rewrites and an answer.
-func BenchmarkAnswer_Rules(b *testing.B) {
-	s := newServer(b, benchCluster(10_000), Config{Upstream: parseRecords(b, "www.example. 86400 A 192.0.2.1").exchange})
-	h := &Hosts{}
-	for i := range 1000 {
-		if err := h.AddLine(fmt.Sprintf("192.0.2.%d h%d.example", i%256, i)); err != nil {
-			b.Fatal(err)
-		}
-	}
-	s.SetHosts(h)
-	rules := newRules(b, Answer{Type: "TXT"})
-	for i := range 50 {
-		for _, w := range []Rewrite{
-			{Name: fmt.Sprintf("a%d.example", i), To: "web.default.svc.cluster.local"},
-			{Name: fmt.Sprintf("*.b%d.example", i), To: "*.default.svc.cluster.local"},
-			{Regex: fmt.Sprintf(`^(.*)\.c%d\.example\.$`, i), To: "{1}.default.svc.cluster.local"},
-			{Regex: fmt.Sprintf(`(.*)-d%d\.svc\.cluster`, i), To: "{1}.default.svc.cluster.local"},
-		} {
-			if err := rules.AddRewrite(w); err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
-	for what, packet := range benchQueries(b, s) {
-		for name, r := range map[string]*Rules{"none": nil, "200": rules} {
-			s.SetRules(r)
-			b.Run("what="+what+"/rules="+name, func(b *testing.B) {
-				buf, q := make([]byte, 0, maxUDP), &query{client: podAddr, received: time.Now()}
-				b.ReportAllocs()
-				for b.Loop() {
-					r, _ := s.handle(context.Background(), q, packet, buf)
-					s.metrics.observe(overUDP, r, 0)
-				}
-			})
-		}
-	}
 }

@@ -4,7 +4,6 @@
 package cache_test
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -88,50 +87,4 @@ func sectionText(records []dns.RR) (lines []string) {
 		}
 	}
 	return lines
-}
-
-// hostileReplies returns replies of about 64 kB that could take long to scrub.
-func hostileReplies(t testing.TB) map[string]*dns.Msg {
-	deep := strings.Repeat("a.", 120) + "x."
-	alias := func(from, to string) dns.RR {
-		return &dns.CNAME{Hdr: dns.RR_Header{Name: from, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 300}, Target: to}
-	}
-	replies := map[string]*dns.Msg{}
-	add := func(name string, n int, record func(i int) dns.RR) {
-		m := reply(t, ask(t, "a.x. A"), 0, "")
-		for i := range n {
-			m.Answer = append(m.Answer, record(i))
-		}
-		replies[name] = m
-	}
-	add("a chain from its end", 3500, func(i int) dns.RR {
-		if i == 3499 {
-			return alias("a.x.", "n3498.x.")
-		}
-		return alias(fmt.Sprintf("n%d.x.", i), fmt.Sprintf("n%d.x.", i-1))
-	})
-	add("aliases of one name", 5400, func(int) dns.RR { return alias("a.x.", "a.x.") })
-	add("a loop of two names", 5400, func(i int) dns.RR { return alias([]string{"a.x.", "b.x."}[i%2], []string{"b.x.", "a.x."}[i%2]) })
-	add("DNAMEs of no ancestor, and long names", 2600, func(i int) dns.RR {
-		switch {
-		case i < 1000:
-			return &dns.DNAME{Hdr: dns.RR_Header{Name: deep[3:], Rrtype: dns.TypeDNAME, Class: dns.ClassINET, Ttl: 300}, Target: "y."}
-		case i == 1000:
-			return alias("a.x.", "1001."+deep)
-		}
-		return alias(fmt.Sprintf("%d.%s", i, deep), fmt.Sprintf("%d.%s", i+1, deep))
-	})
-	return replies
-}
-
-// BenchmarkPut_Hostile measures replies of 64 kB. The time is that of packing, or less.
-func BenchmarkPut_Hostile(b *testing.B) {
-	for name, m := range hostileReplies(b) {
-		b.Run(name, func(b *testing.B) {
-			c, q := newCache(b, cache.Config{}), questionOf(b, ask(b, "a.x. A"))
-			for b.Loop() {
-				c.Put(q, m, start, cache.PutOptions{})
-			}
-		})
-	}
 }
