@@ -49,6 +49,9 @@ type ServerConfiguration struct {
 	LogFormat string `json:"logFormat,omitempty" default:"text" values:"text,json" restart:"true"`
 }
 
+// Common returns the fields that all servers have.
+func (c ServerConfiguration) Common() ServerConfiguration { return c }
+
 // NodeConfiguration is the node's DNS configuration as its kubelet has it. A field that is
 // set here overrides the kubelet's file.
 type NodeConfiguration struct {

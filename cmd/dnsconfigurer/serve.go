@@ -4,11 +4,15 @@
 package main
 
 import (
+	"context"
+	"io"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/dnsnode"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
@@ -16,6 +20,32 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
+
+// serverConfig is a configuration of a server.
+type serverConfig interface {
+	Common() v1alpha1.ServerConfiguration
+}
+
+// serverCommand completes the command of a server with a configuration of a kind. run serves until its context ends.
+func serverCommand[C serverConfig](
+	kind *config.Kind[C], serve serveFunc, run func(context.Context, daemon.Process, *config.Source[C], C) error, cmd *cobra.Command,
+) *cobra.Command {
+	source := kind.FromFlags(cmd.Flags())
+	cmd.Args = usage.NoArguments
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := daemon.Load(cmd.Context(), source)
+		if err != nil {
+			return err
+		}
+		return serve(cmd.OutOrStdout(), cmd.ErrOrStderr(), c.Common().LogFormat, version(), func(p daemon.Process) error {
+			return run(cmd.Context(), p, source, c)
+		})
+	}
+	return cmd
+}
+
+// serveFunc is daemon.Serve or daemon.ServeOnNode.
+type serveFunc = func(stdout, stderr io.Writer, format, version string, run func(daemon.Process) error) error
 
 // shimCommand returns the command shim. args are the arguments of the process.
 func shimCommand(args []string) *cobra.Command {
@@ -38,8 +68,8 @@ only if its socket or the runtime endpoint is unusable.`,
 	}
 	source := shim.Kind().FromFlags(cmd.Flags())
 	run := func(cmd *cobra.Command, flagsErr error) error {
-		return daemon.ServeOnNode(cmd.ErrOrStderr(), shim.LogFormat(source), version(), func(p daemon.Process) error {
-			server := shim.Server{Source: source, FlagsErr: flagsErr, Reload: p.Reload, Version: version(), Log: p.Log, Writer: p.Writer}
+		return daemon.ServeOnNode(cmd.OutOrStdout(), cmd.ErrOrStderr(), shim.LogFormat(source), version(), func(p daemon.Process) error {
+			server := shim.Server{Process: p, Source: source, FlagsErr: flagsErr}
 			return server.Run(cmd.Context())
 		})
 	}
@@ -66,7 +96,7 @@ func parseKnownFlags(flags *pflag.FlagSet, args []string) {
 }
 
 func agentCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return serverCommand(node.AgentKind(), daemon.ServeOnNode, node.RunAgent, &cobra.Command{
 		Use:   "agent",
 		Short: "Run the node agent that writes the resolv.conf of pods",
 		Long: `Run the node agent. Before the first container of a pod is created, it writes the DNS
@@ -83,20 +113,7 @@ node.kubeletConfig, so that they cannot differ from the kubelet's.
 Flags override the configuration file. If it is invalid after a change, the agent keeps the previous
 one.`,
 		Example: "  dnsconfigurer agent --config /etc/dnsconfigurer/agent.yaml",
-		Args:    usage.NoArguments,
-	}
-	source := node.AgentKind().FromFlags(cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := daemon.Load(cmd.Context(), source)
-		if err != nil {
-			return err
-		}
-		return daemon.ServeOnNode(cmd.ErrOrStderr(), c.LogFormat, version(), func(p daemon.Process) error {
-			server := node.Agent{Source: source, Reload: p.Reload, Version: version(), Log: p.Log, Writer: p.Writer}
-			return server.Run(cmd.Context(), c)
-		})
-	}
-	return cmd
+	})
 }
 
 func nriCommand() *cobra.Command {
@@ -113,7 +130,7 @@ relay first waits until no pod of the node is being stopped, for at most 15 minu
   dnsconfigurer nri --agent /run/dnsconfigurer/agent.sock --http 127.0.0.1:9352`,
 		Args: usage.NoArguments,
 	}
-	server, logFormat := nri.Server{Version: version()}, ""
+	server, logFormat := nri.Server{}, ""
 	flags := cmd.Flags()
 	flags.StringVar(&server.Socket, "socket", v1alpha1.DefaultNRISocket, "`PATH` of the runtime's NRI socket")
 	flags.StringVar(&server.Agent, "agent", v1alpha1.DefaultAgentSocket, "`PATH` of the agent's socket")
@@ -123,21 +140,16 @@ relay first waits until no pod of the node is being stopped, for at most 15 minu
 		if err := server.CheckFlags(); err != nil {
 			return err
 		}
-		writer, err := daemon.NewLogWriter(cmd.ErrOrStderr(), logFormat)
-		if err != nil {
-			return err
-		}
-		defer writer.Start()()
-		defer daemon.TuneRuntime(1, 50)()
-		server.Log, server.Writer = writer.Logger(), writer
-		server.Log.Info("starting", "version", version())
-		return server.Run(cmd.Context())
+		return daemon.ServeOnNode(cmd.OutOrStdout(), cmd.ErrOrStderr(), logFormat, version(), func(p daemon.Process) error {
+			server.Process = p
+			return server.Run(cmd.Context())
+		})
 	}
 	return cmd
 }
 
 func dnsCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return serverCommand(dnsnode.ClusterDNSKind(), daemon.Serve, dnsnode.RunClusterDNS, &cobra.Command{
 		Use:   "dns",
 		Short: "Run the cluster DNS server",
 		Long: `Serve the names of the cluster by Kubernetes DNS-Based Service Discovery 1.1.0, answer local
@@ -152,25 +164,11 @@ previous one.`,
 		Example: `  dnsconfigurer dns --manifests examples/ --listen 127.0.0.1:1053
   dnsconfigurer dns --kubeconfig ~/.kube/config --listen 127.0.0.1:1053 --upstream 192.0.2.53
   dnsconfigurer dns --config /etc/dnsconfigurer/dns.yaml`,
-		Args: usage.NoArguments,
-	}
-	source := dnsnode.ClusterDNSKind().FromFlags(cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := daemon.Load(cmd.Context(), source)
-		if err != nil {
-			return err
-		}
-		return daemon.Serve(cmd.ErrOrStderr(), c.LogFormat, version(), func(p daemon.Process) error {
-			process := dnsnode.Process[dnsnode.ClusterDNSConfig]{Source: source, Reload: p.Reload, Version: version(), Log: p.Log,
-				Stdout: cmd.OutOrStdout()}
-			return dnsnode.RunClusterDNS(cmd.Context(), process, c)
-		})
-	}
-	return cmd
+	})
 }
 
 func nodeCacheCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return serverCommand(dnsnode.NodeCacheKind(), daemon.Serve, dnsnode.RunNodeCache, &cobra.Command{
 		Use:   "nodecache",
 		Short: "Run the DNS cache of a node, which also expands search lists (autopath)",
 		Long: `Run the node-local DNS cache. Names of the cluster are forwarded to the cluster DNS,
@@ -187,25 +185,11 @@ Flags override the configuration file. If it is invalid after a change, the cach
 one.`,
 		Example: `  dnsconfigurer nodecache --cluster-dns 10.96.0.10 --listen 127.0.0.1:1053
   dnsconfigurer nodecache --config /etc/dnsconfigurer/nodecache.yaml`,
-		Args: usage.NoArguments,
-	}
-	source := dnsnode.NodeCacheKind().FromFlags(cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := daemon.Load(cmd.Context(), source)
-		if err != nil {
-			return err
-		}
-		return daemon.Serve(cmd.ErrOrStderr(), c.LogFormat, version(), func(p daemon.Process) error {
-			process := dnsnode.Process[dnsnode.NodeCacheConfig]{Source: source, Reload: p.Reload, Version: version(), Log: p.Log,
-				Stdout: cmd.OutOrStdout()}
-			return dnsnode.RunNodeCache(cmd.Context(), process, c)
-		})
-	}
-	return cmd
+	})
 }
 
 func webhookCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return serverCommand(webhook.Kind(), daemon.Serve, webhook.Run, &cobra.Command{
 		Use:   "webhook",
 		Short: "Run the admission webhook that validates the DNS of pods",
 		Long: `Run the admission webhook. It denies pods that would not start, and warns of DNS
@@ -219,18 +203,5 @@ it in a cluster.
 Flags override the configuration file. It and the certificate are read again when they change. If
 the file is invalid, the webhook keeps the previous one.`,
 		Example: `  dnsconfigurer webhook --config /etc/dnsconfigurer/webhook.yaml`,
-		Args:    usage.NoArguments,
-	}
-	source := webhook.Kind().FromFlags(cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := daemon.Load(cmd.Context(), source)
-		if err != nil {
-			return err
-		}
-		return daemon.Serve(cmd.ErrOrStderr(), c.LogFormat, version(), func(p daemon.Process) error {
-			server := webhook.Daemon{Source: source, Reload: p.Reload, Version: version(), Log: p.Log}
-			return server.Run(cmd.Context(), c)
-		})
-	}
-	return cmd
+	})
 }

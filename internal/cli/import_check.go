@@ -26,6 +26,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/corefile"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/dnsnode"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 )
@@ -76,8 +77,8 @@ func checkAnswers(ctx context.Context, coreDNS string, blocks []corefile.Block, 
 	server.Addrs, server.HTTP, server.Lameduck = []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:" + port)}, "", "0s"
 	server.Manifests = []string{dir}
 	go func() {
-		process := dnsnode.Process[dnsnode.ClusterDNSConfig]{Source: source, Stdout: io.Discard, Log: slog.New(slog.DiscardHandler)}
-		ended <- dnsnode.RunClusterDNS(ctx, process, server)
+		process := daemon.Process{Metrics: daemon.NewRegistry(""), Stdout: io.Discard, Log: slog.New(slog.DiscardHandler)}
+		ended <- dnsnode.RunClusterDNS(ctx, process, source, server)
 	}()
 	for _, p := range append(slices.Collect(maps.Values(ports)), port) {
 		if err := awaitServer(ctx, p, ended); err != nil {

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 
@@ -154,35 +155,44 @@ func Interruptible(ctx context.Context, f func() error) error {
 
 // A Process is what a server gets from the process that it runs in.
 type Process struct {
-	Log    *slog.Logger
-	Writer *LogWriter       // of Log; nil: Log blocks while it is not read
-	Reload <-chan os.Signal // receives SIGHUP
+	Version string // of the binary
+	Log     *slog.Logger
+	Metrics *prometheus.Registry
+	Reload  <-chan os.Signal // receives SIGHUP; nil: never
+	Stdout  io.Writer
+
+	problems *problems // of Log; nil: they are not kept
 }
 
 // Serve calls run, which runs a server, with a log in a format that is written to stderr. The error of
 // run is returned as a Failure.
-func Serve(stderr io.Writer, format, version string, run func(Process) error) error {
+func Serve(stdout, stderr io.Writer, format, version string, run func(Process) error) error {
 	h, err := newHandler(stderr, format)
 	if err != nil {
 		return err
 	}
 	defer TuneRuntime(0, 75)()
-	return serve(Process{Log: slog.New(h)}, format, version, run)
+	return serve(Process{Version: version, Metrics: NewRegistry(version), Stdout: stdout}, h, format, run)
 }
 
 // ServeOnNode is Serve for a server that pods wait for and that shares the node with them: its log does
 // not block it, and Go's runtime is tuned.
-func ServeOnNode(stderr io.Writer, format, version string, run func(Process) error) error {
-	writer, err := NewLogWriter(stderr, format)
+func ServeOnNode(stdout, stderr io.Writer, format, version string, run func(Process) error) error {
+	drops, err := newHandler(stderr, format)
 	if err != nil {
 		return err
 	}
-	defer writer.Start()()
+	metrics := NewRegistry(version)
+	writer := newLogWriter(stderr, drops, metrics)
+	defer writer.start()()
 	defer TuneRuntime(1, 50)()
-	return serve(Process{Log: writer.Logger(), Writer: writer}, format, version, run)
+	h, _ := newHandler(writer, format)
+	return serve(Process{Version: version, Metrics: metrics, Stdout: stdout}, h, format, run)
 }
 
-func serve(p Process, format, version string, run func(Process) error) error {
+func serve(p Process, h slog.Handler, format string, run func(Process) error) error {
+	p.problems = &problems{}
+	p.Log = slog.New(slog.NewMultiHandler(h, p.problems.handler()))
 	klog.SetSlogLogger(p.Log) // the log of client-go is global
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
@@ -193,7 +203,7 @@ func serve(p Process, format, version string, run func(Process) error) error {
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
 	p.Reload = reload
-	p.Log.Info("starting", "version", version)
+	p.Log.Info("starting", "version", p.Version)
 	if err := run(p); err != nil {
 		return Failure{Err: err, Format: format}
 	}

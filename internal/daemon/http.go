@@ -27,9 +27,7 @@ import (
 
 // HTTP serves the endpoints /metrics, /livez and /readyz of a server, and its state as text at /.
 type HTTP struct {
-	Metrics *prometheus.Registry // it gets the metrics of the connections, too
-	Log     *slog.Logger         // of the server, that of its [Process] or of a [LogWriter]
-	Version string               // of the server
+	Process // of the server; Metrics gets those of the connections, too
 
 	// Clients returns what the server knows about its clients, which /clients serves as JSON to clients on this
 	// machine. nil: there is no such page.
@@ -151,18 +149,16 @@ func (h HTTP) writeState(w io.Writer, started time.Time, local bool) {
 	for _, line := range details {
 		fmt.Fprintln(&b, line)
 	}
-	if recorded := problemsOf(h.Log); recorded != nil {
-		last := recorded.list()
+	if h.problems != nil {
+		last := h.problems.newestFirst()
 		fmt.Fprintf(&b, "%d different warnings and errors", len(last))
 		if len(last) > 0 && !local {
 			b.WriteString(", shown to clients on this machine and of kubectl port-forward")
+			last = nil
 		}
 		b.WriteByte('\n')
 		for _, p := range last {
-			if local {
-				text := strings.ReplaceAll(p.Text, "\n", " ")
-				fmt.Fprintf(&b, "%s %s (%d times) %s\n", p.Time.UTC().Format(time.RFC3339), p.Level, p.Count, text)
-			}
+			fmt.Fprintf(&b, "%s (%d times) %s\n", p.last.UTC().Format(time.RFC3339), p.count, p.text)
 		}
 	}
 	_, _ = io.WriteString(w, strings.Map(func(r rune) rune { // a terminal interprets control characters

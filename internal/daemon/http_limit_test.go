@@ -163,7 +163,7 @@ func TestHTTP_Timeouts(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				pipes := newPipeListener()
 				ended := make(chan error, 1)
-				h := HTTP{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}
+				h := HTTP{Process: Process{Metrics: prometheus.NewRegistry()}}
 				ctx, stop := context.WithCancel(t.Context())
 				go func() { ended <- h.Serve(ctx, pipes) }()
 				begin, closed := time.Now(), make(chan time.Time, 2) // the server may close it twice
@@ -216,7 +216,7 @@ func (c *collector) add(n int) {
 func TestHTTP_OnePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pipes, slow := newPipeListener(), &collector{Gauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "slow"})}
-		h := HTTP{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+		h := HTTP{Process: Process{Metrics: prometheus.NewRegistry()},
 			Ready: func() ([]string, error) { return nil, nil }}
 		h.Metrics.MustRegister(slow)
 		ended := make(chan error, 1)
@@ -257,8 +257,8 @@ func TestHTTP_OnePage(t *testing.T) {
 func TestHTTP_State(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := HTTP{
-			Metrics: prometheus.NewRegistry(), Version: "v1.2.3", Log: slog.New(recordProblems(slog.DiscardHandler)),
-			Ready: func() ([]string, error) { return []string{"namespaces: not synced"}, errors.New("no snapshot") },
+			Process: Process{Version: "v1.2.3", problems: &problems{}},
+			Ready:   func() ([]string, error) { return []string{"namespaces: not synced"}, errors.New("no snapshot") },
 		}
 		started := time.Now()
 		state := func(local bool) string {
@@ -272,11 +272,13 @@ func TestHTTP_State(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 		h.Ready = func() ([]string, error) { return nil, nil }
-		h.Log.Error("lookup failed", "pod", "bank/vault-0")
-		h.Log.Warn("refused", "name", "\x1b[2J\n<b>")
-		h.Log.Warn("refused", "name", "\x1b[2J\n<b>")
-		want = head + "ready\n2 different warnings and errors\n2000-01-01T00:00:00Z WARN (2 times) refused name=\uFFFD[2J <b>\n" +
-			"2000-01-01T00:00:00Z ERROR (1 times) lookup failed pod=bank/vault-0\n"
+		log := slog.New(h.problems.handler())
+		log.Error("lookup failed", "pod", "bank/vault-0")
+		log.Warn("refused", "name", "\x1b[2J\n<b>")
+		log.Warn("refused", "name", "\x1b[2J\n<b>")
+		want = head + "ready\n2 different warnings and errors\n" +
+			"2000-01-01T00:00:00Z (2 times) level=WARN msg=refused name=\"\\x1b[2J\\n<b>\"\n" +
+			"2000-01-01T00:00:00Z (1 times) level=ERROR msg=\"lookup failed\" pod=bank/vault-0\n"
 		if got := state(true); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -307,7 +309,8 @@ func TestHTTP_Clients(t *testing.T) {
 // TestProblems_Bounded: a repeated problem is counted, and the oldest ones are dropped.
 func TestProblems_Bounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := slog.New(recordProblems(slog.DiscardHandler))
+		var p problems
+		log := slog.New(p.handler())
 		log.Info("not a problem")
 		log.Error("first")
 		for i := range 100 {
@@ -317,37 +320,17 @@ func TestProblems_Bounded(t *testing.T) {
 		log.Warn("twice")
 		log.Info("between")
 		log.Warn("twice")
-		list := problemsOf(log).list()
+		list := p.newestFirst()
 		if len(list) != 32 {
 			t.Fatalf("%d problems, want 32", len(list))
 		}
-		if last := list[0]; last.Text != "twice" || last.Count != 2 || last.Level != slog.LevelWarn || !last.Time.Equal(time.Now()) {
+		if last := list[0]; last.text != "level=WARN msg=twice" || last.count != 2 || !last.last.Equal(time.Now()) {
 			t.Errorf("last problem %+v", last)
 		}
-		if !strings.HasPrefix(list[1].Text, "refused node=a pod.number=99 pod.text=xxx") || len(list[1].Text) > 512 {
-			t.Errorf("problem before has %d bytes: %q", len(list[1].Text), list[1].Text)
+		if !strings.HasPrefix(list[1].text, "level=WARN msg=refused node=a pod.number=99 pod.text=xxx") || len(list[1].text) > 512 {
+			t.Errorf("problem before has %d bytes: %q", len(list[1].text), list[1].text)
 		}
 	})
-}
-
-// TestRecordProblems_Passes: the log is as it would be without the recording.
-func TestRecordProblems_Passes(t *testing.T) {
-	var got, want strings.Builder
-	options := &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}
-	for _, log := range []*slog.Logger{
-		slog.New(recordProblems(slog.NewTextHandler(&got, options))), slog.New(slog.NewTextHandler(&want, options)),
-	} {
-		log.With("a", 1).WithGroup("g").With("b", 2).Error("failed", "error", fmt.Errorf("x"))
-		log.Debug("hidden")
-	}
-	if got.String() != want.String() || want.Len() == 0 {
-		t.Errorf("log is %q, want %q", got.String(), want.String())
-	}
 }
 
 func TestInterruptible(t *testing.T) {

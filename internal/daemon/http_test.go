@@ -34,7 +34,7 @@ func TestHTTP_PortInUse(t *testing.T) {
 	var log logbuffer.Buffer
 	ended := make(chan error)
 	go func() {
-		h := daemon.HTTP{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(&log, nil))}
+		h := daemon.HTTP{Process: daemon.Process{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(&log, nil))}}
 		ended <- h.KeepServing(l.Addr().String(), daemon.ListenHTTP)(ctx)
 	}()
 	for deadline := time.Now().Add(time.Minute); !strings.Contains(log.String(), "retrying"); {
@@ -63,7 +63,7 @@ func TestHTTP_KeepServingEnds(t *testing.T) {
 		stop()
 		return nil, errors.New("in use")
 	}
-	h := daemon.HTTP{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}
+	h := daemon.HTTP{Process: daemon.Process{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}}
 	if err := h.KeepServing(":0", listen)(ctx); err != nil || opened != 1 {
 		t.Errorf("opened %d times, want 1; %v", opened, err)
 	}
@@ -80,8 +80,7 @@ func TestHTTP_Ready(t *testing.T) {
 	}
 	ready := make(chan error, 1)
 	h := daemon.HTTP{
-		Log:     slog.New(slog.DiscardHandler),
-		Metrics: prometheus.NewRegistry(),
+		Process: daemon.Process{Metrics: prometheus.NewRegistry()},
 		Ready:   func() ([]string, error) { return []string{"detail"}, <-ready },
 	}
 	ctx, stop := context.WithCancel(t.Context())

@@ -1,26 +1,19 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package daemon_test
+package daemon
 
 import (
 	"bytes"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-)
-
-// Limits of a LogWriter.
-const (
-	maxLogLines = 1024
-	maxLogBytes = 1 << 20
 )
 
 // hungLog is a log that blocks every write until it is read.
@@ -34,15 +27,10 @@ func (h *hungLog) Write(p []byte) (int, error) {
 	return h.written.Write(p)
 }
 
-func newLogWriter(t *testing.T, w io.Writer) (l *daemon.LogWriter, dropped func() int) {
-	t.Helper()
-	l, err := daemon.NewLogWriter(w, "text")
-	if err != nil {
-		t.Fatal(err)
-	}
+func newTestLogWriter(t *testing.T, w io.Writer) (l *logWriter, dropped func() int) {
 	registry := prometheus.NewRegistry()
-	l.Register(registry)
-	return l, func() int {
+	return newLogWriter(w, slog.NewTextHandler(w, nil), registry), func() int {
+		t.Helper()
 		families, err := registry.Gather()
 		if err != nil || len(families) != 1 || families[0].GetName() != "dnsconfigurer_log_lines_dropped_total" {
 			t.Fatalf("metrics %v, %v", families, err)
@@ -56,8 +44,8 @@ func newLogWriter(t *testing.T, w io.Writer) (l *daemon.LogWriter, dropped func(
 func TestLogWriter_Hung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &hungLog{read: make(chan struct{})}
-		l, dropped := newLogWriter(t, log)
-		stop := l.Start()
+		l, dropped := newTestLogWriter(t, log)
+		stop := l.start()
 		fmt.Fprintln(l, "first")
 		synctest.Wait() // it is being written
 		began := time.Now()
@@ -88,7 +76,7 @@ func TestLogWriter_Hung(t *testing.T) {
 func TestLogWriter_Bytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		l, dropped := newLogWriter(t, &log)
+		l, dropped := newTestLogWriter(t, &log)
 		half := bytes.Repeat([]byte("x"), maxLogBytes/2)
 		for _, line := range [][]byte{half, half, []byte("y")} {
 			if n, err := l.Write(line); n != len(line) || err != nil {
@@ -98,7 +86,7 @@ func TestLogWriter_Bytes(t *testing.T) {
 		if n := dropped(); n != 1 {
 			t.Errorf("%d lines dropped, want 1", n)
 		}
-		l.Start()()
+		l.start()()
 		if n := bytes.Count(log.Bytes(), []byte("x")); n != maxLogBytes || !strings.Contains(log.String(), "count=1\n") {
 			t.Errorf("%d bytes written, want %d", n, maxLogBytes)
 		}
@@ -110,8 +98,8 @@ func TestLogWriter_Bytes(t *testing.T) {
 func TestLogWriter_OncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		l, _ := newLogWriter(t, &log)
-		stop := l.Start()
+		l, _ := newTestLogWriter(t, &log)
+		stop := l.start()
 		for range 100 {
 			_, _ = l.Write(make([]byte, maxLogBytes+1))
 			fmt.Fprintln(l, "short")
@@ -129,8 +117,8 @@ func TestLogWriter_OncePerMinute(t *testing.T) {
 func TestLogWriter_Stop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &hungLog{read: make(chan struct{})}
-		l, dropped := newLogWriter(t, log)
-		stop := l.Start()
+		l, dropped := newTestLogWriter(t, log)
+		stop := l.start()
 		fmt.Fprintln(l, "line")
 		began := time.Now()
 		stop()

@@ -18,13 +18,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// newHandler returns a handler that also keeps problems for [HTTP].
+// newHandler returns a handler of a log in a format.
 func newHandler(w io.Writer, format string) (slog.Handler, error) {
 	switch format {
 	case "text":
-		return recordProblems(slog.NewTextHandler(w, nil)), nil
+		return slog.NewTextHandler(w, nil), nil
 	case "json":
-		return recordProblems(slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: emptyList})), nil
+		return slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: emptyList}), nil
 	}
 	return nil, fmt.Errorf("log format %q: want text or json", format)
 }

@@ -131,16 +131,17 @@ func TestServe(t *testing.T) {
 	failed := errors.New("no address")
 	for _, tt := range []struct {
 		name   string
-		serve  func(io.Writer, string, string, func(daemon.Process) error) error
-		writer bool
+		serve  func(stdout, stderr io.Writer, format, version string, run func(daemon.Process) error) error
+		series int // of lines that were dropped
 	}{
-		{"Serve", daemon.Serve, false},
-		{"ServeOnNode", daemon.ServeOnNode, true},
+		{"Serve", daemon.Serve, 0},
+		{"ServeOnNode", daemon.ServeOnNode, 1},
 	} {
 		var log bytes.Buffer
-		err := tt.serve(&log, "json", "v1.2.3", func(p daemon.Process) error {
-			if (p.Writer != nil) != tt.writer || p.Reload == nil {
-				t.Errorf("%s: %+v", tt.name, p)
+		err := tt.serve(io.Discard, &log, "json", "v1.2.3", func(p daemon.Process) error {
+			n, err := testutil.GatherAndCount(p.Metrics, "dnsconfigurer_log_lines_dropped_total")
+			if n != tt.series || err != nil || p.Reload == nil || p.Stdout != io.Discard {
+				t.Errorf("%s: %d series, %v, %+v", tt.name, n, err, p)
 			}
 			p.Log.Info("serving")
 			return failed
@@ -152,10 +153,10 @@ func TestServe(t *testing.T) {
 		if !strings.HasSuffix(started, `"msg":"starting","version":"v1.2.3"}`) || !strings.Contains(rest, `"msg":"serving"`) {
 			t.Errorf("%s: log %s", tt.name, log.String())
 		}
-		if err := tt.serve(&log, "text", "", func(daemon.Process) error { return nil }); err != nil {
+		if err := tt.serve(nil, &log, "text", "", func(daemon.Process) error { return nil }); err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 		}
-		if err := tt.serve(&log, "xml", "", nil); err == nil {
+		if err := tt.serve(nil, &log, "xml", "", nil); err == nil {
 			t.Errorf("%s: a log in XML", tt.name)
 		}
 	}
@@ -229,7 +230,7 @@ func TestReloader_RetriesApply(t *testing.T) {
 		var log logbuffer.Buffer
 		failures, applied := 0, 0
 		r := daemon.Reloader[int]{
-			Source: source, Log: slog.New(slog.NewTextHandler(&log, nil)),
+			Process: daemon.Process{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(&log, nil))}, Source: source,
 			Apply: func(int) (daemon.Task, error) {
 				applied++
 				if failures > 0 {
@@ -239,7 +240,7 @@ func TestReloader_RetriesApply(t *testing.T) {
 				return nil, nil
 			},
 		}
-		if err := r.Start(0, prometheus.NewRegistry()); err != nil {
+		if err := r.Start(0); err != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(t.Context())

@@ -5,8 +5,6 @@ package daemon
 
 import (
 	"context"
-	"log/slog"
-	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,14 +30,12 @@ type Source[C any] interface {
 // keeps the previous one. If a valid one cannot be applied, for example because a file cannot
 // be watched, it is applied again at the next poll.
 type Reloader[C any] struct {
-	Source Source[C]
-	Signal <-chan os.Signal // reloads at once, such as a channel that receives SIGHUP; nil: none
+	Process // its Reload reloads at once
+	Source  Source[C]
 
 	// Apply applies a configuration. If background is not nil, it replaces the background
 	// task that runs.
 	Apply func(next C) (background Task, err error)
-
-	Log *slog.Logger
 
 	started C    // the configuration that the server started with
 	first   Task // its background task
@@ -50,7 +46,7 @@ type Reloader[C any] struct {
 }
 
 // Start applies the configuration with which the server starts, and registers the metrics.
-func (r *Reloader[C]) Start(c C, register prometheus.Registerer) (err error) {
+func (r *Reloader[C]) Start(c C) (err error) {
 	if r.first, err = r.Apply(c); err != nil {
 		return err
 	}
@@ -60,7 +56,7 @@ func (r *Reloader[C]) Start(c C, register prometheus.Registerer) (err error) {
 		Help: "1 if the configuration files were valid when they were last read, 0 if the server keeps a previous configuration.",
 	})
 	r.success.Set(1)
-	register.MustRegister(r.success)
+	r.Metrics.MustRegister(r.success)
 	return nil
 }
 
@@ -76,7 +72,7 @@ func (r *Reloader[C]) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-r.Signal:
+		case <-r.Reload:
 			r.logged = ""
 			background = r.reload()
 		case <-poll.C:

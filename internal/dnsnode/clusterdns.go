@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
@@ -26,7 +25,7 @@ import (
 
 // RunClusterDNS runs a cluster DNS server with configuration c until ctx ends, and then returns nil. It
 // validates all of c before it opens a socket.
-func RunClusterDNS(ctx context.Context, p Process[ClusterDNSConfig], c ClusterDNSConfig) error {
+func RunClusterDNS(ctx context.Context, p daemon.Process, source *config.Source[ClusterDNSConfig], c ClusterDNSConfig) error {
 	local, err := localAddrs(c.Addrs)
 	if err != nil {
 		return err
@@ -35,15 +34,14 @@ func RunClusterDNS(ctx context.Context, p Process[ClusterDNSConfig], c ClusterDN
 	if err != nil {
 		return err
 	}
-	registry := daemon.NewRegistry(p.Version)
 	server, err := newServer(dnsserver.Config{
 		Zone: z, Domain: c.Domain, TTL: *c.TTL, Lameduck: config.Duration(c.Lameduck), Autopath: c.Autopath,
 		LocalNames: true, Chaos: c.Chaos, Limits: c.ServerLimits, Statistics: c.Statistics,
-	}, registry, p.Log)
+	}, p.Metrics, p.Log)
 	if err != nil {
 		return err
 	}
-	names, err := newNames(c, z, registry, p, func(uid string) {
+	names, err := newNames(c, z, p, func(uid string) {
 		// A cluster DNS server and a node cache must not have the same key.
 		server.client.Loop.SetKey(fmt.Sprintf("cluster DNS %s of cluster %s", c.Domain, uid))
 	})
@@ -67,18 +65,17 @@ func RunClusterDNS(ctx context.Context, p Process[ClusterDNSConfig], c ClusterDN
 			sockets.Close()
 			return nil, err
 		}
-		http := daemon.HTTP{Metrics: registry, Log: p.Log, Version: p.Version,
-			Clients: func() any { return server.Clients() }, Ready: func() ([]string, error) {
-				if ctx.Err() != nil {
-					return nil, errors.New("the server is shutting down") // in its lameduck time
-				}
-				return names.ready()
-			}}
+		http := daemon.HTTP{Process: p, Clients: func() any { return server.Clients() }, Ready: func() ([]string, error) {
+			if ctx.Err() != nil {
+				return nil, errors.New("the server is shutting down") // in its lameduck time
+			}
+			return names.ready()
+		}}
 		// The queries of the lameduck time count in the last scrape, too.
 		group.Last = append(group.Last, func(ctx context.Context) error { return http.Serve(ctx, l) })
 		return sockets, nil
 	}
-	return p.run(ctx, c, registry, server, open, func(next ClusterDNSConfig) resolver { return next.resolver })
+	return run(ctx, p, source, c, server, open, func(next ClusterDNSConfig) resolver { return next.resolver })
 }
 
 // localAddrs returns the addresses at which other machines reach a server with these addresses to
@@ -113,7 +110,7 @@ type names struct {
 // newNames returns the names of z. It calls identified with the UID of the cluster as soon as
 // that is known, which it never is with manifests.
 func newNames(
-	c ClusterDNSConfig, z *zone.Zone, register prometheus.Registerer, p Process[ClusterDNSConfig], identified func(uid string),
+	c ClusterDNSConfig, z *zone.Zone, p daemon.Process, identified func(uid string),
 ) (*names, error) {
 	if len(c.Manifests) > 0 {
 		dirs, err := cluster.NewDirectories(cluster.DirectoriesConfig{Zone: z, Domain: c.Domain, Paths: c.Manifests, Logger: p.Log})
@@ -138,7 +135,7 @@ func newNames(
 	api := cluster.NewSyncer(cluster.SyncerConfig{
 		Zone: z, Domain: c.Domain, Core: core, Discovery: discovery, Pods: podModes[c.Pods] == zone.PodsVerified,
 		Snapshot:   c.Snapshot,
-		Identified: identified, Logger: p.Log, Register: register,
+		Identified: identified, Logger: p.Log, Register: p.Metrics,
 	})
 	return &names{z, api.Run, api.Status}, nil
 }

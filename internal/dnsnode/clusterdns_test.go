@@ -15,10 +15,12 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/dnsnode"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
@@ -67,8 +69,8 @@ func serveManifests(t *testing.T, fields string, isComplete func(log string) boo
 	var out logbuffer.Buffer
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	server := dnsnode.Process[dnsnode.ClusterDNSConfig]{Source: source, Log: slog.New(slog.NewTextHandler(&out, nil))}
-	go func() { ended <- dnsnode.RunClusterDNS(ctx, server, c) }()
+	p := daemon.Process{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(&out, nil))}
+	go func() { ended <- dnsnode.RunClusterDNS(ctx, p, source, c) }()
 	client := dns.Client{Timeout: time.Second}
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		reply, _, err := client.Exchange(new(dns.Msg).SetQuestion("web.shop.svc.cluster.local.", dns.TypeA), addr)

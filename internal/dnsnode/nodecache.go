@@ -16,6 +16,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodenet"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
@@ -29,12 +30,11 @@ const revokeTime = 5 * leaseInterval
 
 // RunNodeCache runs the DNS cache of a node with configuration c until ctx ends, and then returns nil. It
 // takes over the addresses from a previous instance only if it reaches the cluster DNS itself.
-func RunNodeCache(ctx context.Context, p Process[NodeCacheConfig], c NodeCacheConfig) error {
-	registry := daemon.NewRegistry(p.Version)
+func RunNodeCache(ctx context.Context, p daemon.Process, source *config.Source[NodeCacheConfig], c NodeCacheConfig) error {
 	server, err := newServer(dnsserver.Config{
 		Domain: c.Domain, TTL: ownTTL, Autopath: c.Autopath, LocalNames: true, Chaos: c.Chaos, AnswerProbe: answerProbe,
 		Limits: c.ServerLimits, Statistics: c.Statistics, Lameduck: revokeTime,
-	}, registry, p.Log)
+	}, p.Metrics, p.Log)
 	if err != nil {
 		return err
 	}
@@ -56,24 +56,23 @@ func RunNodeCache(ctx context.Context, p Process[NodeCacheConfig], c NodeCacheCo
 		if err != nil {
 			return nil, err
 		}
-		guard := newGuard(addrs.iface, sockets.Addrs(), registry, p.Log)
-		if err := guard.installRules(c.Notrack, newLease(c.Fallback, cluster.exchange, registry, p.Log)); err != nil {
+		guard := newGuard(addrs.iface, sockets.Addrs(), p.Metrics, p.Log)
+		if err := guard.installRules(c.Notrack, newLease(c.Fallback, cluster.exchange, p.Metrics, p.Log)); err != nil {
 			sockets.Close()
 			return nil, err
 		}
-		http := daemon.HTTP{Metrics: registry, Log: p.Log, Version: p.Version,
-			Clients: func() any { return server.Clients() }, Ready: func() ([]string, error) {
-				details, err := guard.ready()
-				details = slices.Concat(addrs.omitted, details, clusterStatus(server.cluster()))
-				return details, errors.Join(err, cluster.ready())
-			}}
+		http := daemon.HTTP{Process: p, Clients: func() any { return server.Clients() }, Ready: func() ([]string, error) {
+			details, err := guard.ready()
+			details = slices.Concat(addrs.omitted, details, clusterStatus(server.cluster()))
+			return details, errors.Join(err, cluster.ready())
+		}}
 		// The port is shared, too: like queries, probes get to the new instance. So it is closed at once
 		// when this one ends.
 		group.Last = append(group.Last, guard.keepRules)
 		group.Tasks = append(group.Tasks, guard.run, cluster.run, http.KeepServing(c.HTTP, dnsserver.ListenSharedTCP))
 		return sockets, nil
 	}
-	return p.run(ctx, c, registry, server, open, func(next NodeCacheConfig) resolver { return next.resolver })
+	return run(ctx, p, source, c, server, open, func(next NodeCacheConfig) resolver { return next.resolver })
 }
 
 // checkIPVS returns an error if kube-proxy has assigned an address to its interface of the mode ipvs: IPVS takes the

@@ -17,7 +17,9 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
@@ -98,11 +100,11 @@ func startInstanceWith(t *testing.T, fields string, prepare func() error) *insta
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	i.stop = stop
-	server := Process[NodeCacheConfig]{Source: source, Log: slog.New(slog.NewTextHandler(&i.log, nil))}
+	p := daemon.Process{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(&i.log, nil))}
 	go func() {
 		err := prepare()
 		if err == nil {
-			err = RunNodeCache(ctx, server, c)
+			err = RunNodeCache(ctx, p, source, c)
 		}
 		i.ended <- err
 	}()

@@ -5,9 +5,7 @@ package dnsnode
 
 import (
 	"context"
-	"io"
 	"log/slog"
-	"os"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -28,27 +26,18 @@ import (
 // upstream server may take.
 const Drain = 5 * time.Second
 
-// A Process runs a server. All fields are required, except Reload and Stdout.
-type Process[C any] struct {
-	Source  *config.Source[C] // of the configuration, for reloads
-	Reload  <-chan os.Signal  // see daemon.Reloader.Signal
-	Version string            // of this binary
-	Stdout  io.Writer         // for the query log
-	Log     *slog.Logger
-}
-
 // openFunc opens the sockets of a server, and adds the tasks that the other server does not have. It is called
 // when the forwarding of the first configuration is applied.
 type openFunc func(context.Context, *daemon.Group) (*dnsserver.Sockets, error)
 
 // run serves with configuration c until ctx ends, and then returns nil. It returns an error if a part of
-// the server cannot start, or a task of the server fails.
-func (p *Process[C]) run(
-	ctx context.Context, c C, registry *prometheus.Registry, s *server, open openFunc, resolverOf func(C) resolver,
+// the server cannot start, or a task of the server fails. Standard output is for the query log.
+func run[C any](
+	ctx context.Context, p daemon.Process, source *config.Source[C], c C, s *server, open openFunc, resolverOf func(C) resolver,
 ) error {
-	queries := newQueryLogWriter(p.Stdout, resolverOf(c).Queries.JSON, registry, p.Log)
+	queries := newQueryLogWriter(p.Stdout, resolverOf(c).Queries.JSON, p.Metrics, p.Log)
 	reloader := &daemon.Reloader[C]{
-		Source: p.Source, Signal: p.Reload, Log: p.Log,
+		Process: p, Source: source,
 		Apply: func(next C) (daemon.Task, error) {
 			r := resolverOf(next)
 			background, err := s.apply(r.Forward)
@@ -58,7 +47,7 @@ func (p *Process[C]) run(
 			return background, err
 		},
 	}
-	if err := reloader.Start(c, registry); err != nil {
+	if err := reloader.Start(c); err != nil {
 		return err
 	}
 	var group daemon.Group

@@ -7,9 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -29,14 +27,9 @@ import (
 // ackTimeout limits the write of an acknowledgement: the relay waits less.
 const ackTimeout = time.Second
 
-// Agent is the agent of a node.
-type Agent struct {
-	Source  *config.Source[AgentConfig]
-	Reload  <-chan os.Signal // see daemon.Reloader.Signal
-	Version string           // of this binary
-	Log     *slog.Logger
-	Writer  *daemon.LogWriter // writes Log
-
+// server is the agent of a node.
+type server struct {
+	daemon.Process
 	agent   *Applier
 	drops   *Drops
 	facts   atomic.Pointer[v1alpha1.NodeFacts]
@@ -44,15 +37,13 @@ type Agent struct {
 	relays  relays
 }
 
-// Run serves with configuration c until ctx ends.
-func (s *Agent) Run(ctx context.Context, c AgentConfig) error {
-	registry := daemon.NewRegistry(s.Version)
-	s.Writer.Register(registry)
-	s.agent, s.drops = newApplier(newMetrics(registry), s.Log), NewDrops(registry)
-	s.agent.RegisterDrift(registry)
-	s.relays.register(registry)
-	reloader := &daemon.Reloader[AgentConfig]{Source: s.Source, Signal: s.Reload, Log: s.Log, Apply: s.apply}
-	if err := reloader.Start(c, registry); err != nil {
+// RunAgent runs the agent of a node with configuration c until ctx ends.
+func RunAgent(ctx context.Context, p daemon.Process, source *config.Source[AgentConfig], c AgentConfig) error {
+	s := &server{Process: p, agent: newApplier(newMetrics(p.Metrics), p.Log), drops: NewDrops(p.Metrics)}
+	s.agent.RegisterDrift(p.Metrics)
+	s.relays.register(p.Metrics)
+	reloader := &daemon.Reloader[AgentConfig]{Process: p, Source: source, Apply: s.apply}
+	if err := reloader.Start(c); err != nil {
 		return err
 	}
 	listener, err := cri.Listen(config.SocketPath(c.Listen))
@@ -63,8 +54,7 @@ func (s *Agent) Run(ctx context.Context, c AgentConfig) error {
 		Tasks: []daemon.Task{func(ctx context.Context) error { return s.serve(ctx, listener) }, s.agent.Run},
 		Last:  []daemon.Task{reloader.Run}, // events that are handled look pods up, and report
 	}
-	http := daemon.HTTP{Metrics: registry, Log: s.Log, Version: s.Version,
-		Ready: func() ([]string, error) { return nil, s.relays.ready() }}
+	http := daemon.HTTP{Process: p, Ready: func() ([]string, error) { return nil, s.relays.ready() }}
 	group.Tasks = append(group.Tasks, http.KeepServing(c.HTTP, daemon.ListenHTTP))
 	status := filepath.Join(filepath.Dir(config.SocketPath(c.Listen)), filepath.Base(v1alpha1.DefaultStatusSocket))
 	group.Tasks = append(group.Tasks, func(ctx context.Context) error { return s.keepServingStatus(ctx, status) })
@@ -74,7 +64,7 @@ func (s *Agent) Run(ctx context.Context, c AgentConfig) error {
 
 // keepServingStatus serves the status socket at path until ctx ends. The pods of the node matter more than the
 // commands: an error does not end the agent.
-func (s *Agent) keepServingStatus(ctx context.Context, path string) error {
+func (s *server) keepServingStatus(ctx context.Context, path string) error {
 	server := StatusServer{Status: s.status, Pods: s.agent.Pods, Refresh: s.agent.RefreshPods, Restore: s.agent.RestorePods}
 	return daemon.Keep(ctx, s.Log, "status socket not served, retrying", func() error {
 		l, err := cri.Listen(path)
@@ -86,7 +76,7 @@ func (s *Agent) keepServingStatus(ctx context.Context, path string) error {
 }
 
 // status describes the agent.
-func (s *Agent) status() v1alpha1.AgentStatus {
+func (s *server) status() v1alpha1.AgentStatus {
 	a := s.agent.Status()
 	a.Component, a.Version = "agent", s.Version
 	a.Relays = int(s.relays.connected.Load())
@@ -98,7 +88,7 @@ func (s *Agent) status() v1alpha1.AgentStatus {
 }
 
 // apply applies c. The background task keeps pods and the host's file up to date.
-func (s *Agent) apply(c AgentConfig) (daemon.Task, error) {
+func (s *server) apply(c AgentConfig) (daemon.Task, error) {
 	pods := NewLookupConfig(c.NodeServerConfiguration, c.InCluster)
 	lookups, err := NewLookups(pods, "dnsconfigurer-agent/"+s.Version, s.drops, s.Log)
 	if err != nil {
@@ -127,7 +117,7 @@ func (s *Agent) apply(c AgentConfig) (daemon.Task, error) {
 }
 
 // serve serves relays and shims until ctx ends.
-func (s *Agent) serve(ctx context.Context, l net.Listener) error {
+func (s *server) serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var connections sync.WaitGroup
 	defer func() {
@@ -150,7 +140,7 @@ func (s *Agent) serve(ctx context.Context, l net.Listener) error {
 }
 
 // serveSource handles the events of one connection, of a relay or a shim.
-func (s *Agent) serveSource(ctx context.Context, conn net.Conn) {
+func (s *server) serveSource(ctx context.Context, conn net.Conn) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	defer conn.Close()

@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
@@ -301,24 +303,15 @@ func (s *serverTest) start(out io.Writer) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	writer, err := daemon.NewLogWriter(out, "text")
-	if err != nil {
-		s.Fatal(err)
-	}
-	stop := writer.Start()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() {
-		log := slog.New(slog.NewTextHandler(writer, nil)) // Logger sets that of client-go, too, for all tests
-		agent := Agent{Source: source, Version: "test", Log: log, Writer: writer}
-		ended <- agent.Run(ctx, c)
-	}()
+	p := daemon.Process{Version: "test", Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(out, nil))}
+	go func() { ended <- RunAgent(ctx, p, source, c) }()
 	s.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			s.Error(err)
 		}
-		stop()
 	})
 	dial(s.T, s.client.Socket).Close()
 }

@@ -34,12 +34,10 @@ const (
 
 // Server is the relay of a node. All fields are required, except HTTP.
 type Server struct {
-	Socket  string // path of the socket of NRI
-	Agent   string // path of the agent's socket
-	HTTP    string // address of metrics and health; "": none
-	Version string // of this binary
-	Log     *slog.Logger
-	Writer  *daemon.LogWriter // writes Log
+	daemon.Process
+	Socket string // path of the socket of NRI
+	Agent  string // path of the agent's socket
+	HTTP   string // address of metrics and health; "": none
 
 	plugin *plugin
 }
@@ -63,13 +61,11 @@ var errStuck = errors.New("the container runtime has not configured the plugin: 
 // Run passes events until ctx ends. It reconnects to the runtime and to the agent. It returns an
 // error only if a connection to the runtime hangs: it ends with the process.
 func (s *Server) Run(ctx context.Context) error {
-	registry := daemon.NewRegistry(s.Version)
-	s.Writer.Register(registry)
 	link := &podfile.Link{Socket: s.Agent, Log: s.Log}
 	s.plugin = &plugin{link: link, log: s.Log, configured: make(chan struct{}, 1), sandboxes: map[string]*sandbox{}}
-	s.plugin.metrics = newMetrics(registry, s.plugin.waitsFor)
+	s.plugin.metrics = newMetrics(s.Metrics, s.plugin.waitsFor)
 	link.Replay = s.plugin.sendAll
-	http := daemon.HTTP{Metrics: registry, Log: s.Log, Version: s.Version, Ready: func() ([]string, error) { return nil, s.ready() }}
+	http := daemon.HTTP{Process: s.Process, Ready: func() ([]string, error) { return nil, s.ready() }}
 	return daemon.RunAll(ctx, s.runPlugin, link.Run, http.KeepServing(s.HTTP, daemon.ListenHTTP))
 }
 

@@ -6,10 +6,13 @@ package nri
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
@@ -28,12 +31,8 @@ func newServer(t *testing.T) (s *Server, runtime, agent net.Listener) {
 		return l
 	}
 	runtime, agent = listen("n.sock"), listen("a.sock")
-	log, err := daemon.NewLogWriter(t.Output(), "text")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(log.Start())
-	return &Server{Socket: runtime.Addr().String(), Agent: agent.Addr().String(), Log: log.Logger(), Writer: log}, runtime, agent
+	p := daemon.Process{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	return &Server{Process: p, Socket: runtime.Addr().String(), Agent: agent.Addr().String()}, runtime, agent
 }
 
 // TestServer_NotConfigured: a relay whose registration the runtime has accepted, and which it does not

@@ -6,7 +6,6 @@ package shim
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"os"
 
@@ -18,28 +17,23 @@ import (
 
 // Server is the shim of a node.
 type Server struct {
+	daemon.Process
 	Source   *config.Source[Config]
-	FlagsErr error            // why the command line is invalid: all sandboxes are passed
-	Reload   <-chan os.Signal // reloads at once
-	Version  string           // of this binary
-	Log      *slog.Logger
-	Writer   *daemon.LogWriter // writes Log
+	FlagsErr error // why the command line is invalid: all sandboxes are passed
 }
 
 // Run serves until ctx ends. A node without its shim starts and stops no pods, so only an unusable
 // socket or runtime endpoint is an error. Any other problem of the configuration is logged, and until it
 // is solved the shim uses its last good settings or passes all sandboxes unchanged.
 func (s *Server) Run(ctx context.Context) error {
-	registry := daemon.NewRegistry(s.Version)
-	s.Writer.Register(registry)
-	shim := &cri.Shim{Metrics: cri.NewMetrics(registry), Log: s.Log}
+	shim := &cri.Shim{Metrics: cri.NewMetrics(s.Metrics), Log: s.Log}
 	problems := &problemList{log: s.Log}
 	r := &reloader{
 		source: s.Source, flags: s.FlagsErr, signal: s.Reload, lastGood: newLastGood(), problems: problems, log: s.Log,
-		applier: &applier{shim: shim, metrics: shim.Metrics, drops: node.NewDrops(registry),
+		applier: &applier{shim: shim, metrics: shim.Metrics, drops: node.NewDrops(s.Metrics),
 			version: s.Version, log: s.Log},
 	}
-	r.register(registry)
+	r.register(s.Metrics)
 	endpoints, err := s.open(ctx, r)
 	if err != nil {
 		return err
@@ -70,7 +64,7 @@ func (s *Server) Run(ctx context.Context) error {
 		},
 		Last: []daemon.Task{r.run}, // calls that are drained look pods up and report
 	}
-	http := daemon.HTTP{Metrics: registry, Log: s.Log, Version: s.Version, Ready: func() ([]string, error) {
+	http := daemon.HTTP{Process: s.Process, Ready: func() ([]string, error) {
 		if ctx.Err() != nil {
 			return nil, errStopping
 		}

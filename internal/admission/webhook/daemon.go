@@ -7,9 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
-	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,22 +25,13 @@ import (
 // server waits for one.
 const Drain = 15 * time.Second
 
-// Daemon runs the command webhook: a Server with its rules and its certificate.
-type Daemon struct {
-	Source  *config.Source[DaemonConfig]
-	Reload  <-chan os.Signal // see daemon.Reloader.Signal
-	Version string           // of this binary
-	Log     *slog.Logger
-}
-
-// Run serves with configuration c until ctx ends or a task of the server fails.
-func (d *Daemon) Run(ctx context.Context, c DaemonConfig) error {
-	pair, err := NewKeyPair(c.TLS.CertFile, c.TLS.KeyFile, d.Log)
+// Run runs the server of the command webhook with configuration c until ctx ends or a task of the server fails.
+func Run(ctx context.Context, p daemon.Process, source *config.Source[DaemonConfig], c DaemonConfig) error {
+	pair, err := NewKeyPair(c.TLS.CertFile, c.TLS.KeyFile, p.Log)
 	if err != nil {
 		return err
 	}
-	registry := daemon.NewRegistry(d.Version)
-	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	p.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "dnsconfigurer_webhook_certificate_expiry_timestamp_seconds",
 		Help: "When the served certificate expires, in seconds since 1970; 0: there is none yet.",
 	}, func() float64 {
@@ -51,18 +40,23 @@ func (d *Daemon) Run(ctx context.Context, c DaemonConfig) error {
 		}
 		return 0
 	}))
-	handler := New(Config{Rules: c.Rules, Report: c.Report, Logger: d.Log, Register: registry})
+	handler := New(Config{Rules: c.Rules, Report: c.Report, Logger: p.Log, Register: p.Metrics})
 	reloader := &daemon.Reloader[DaemonConfig]{
-		Source: d.Source, Signal: d.Reload, Log: d.Log,
+		Process: p, Source: source,
 		Apply: func(next DaemonConfig) (daemon.Task, error) {
-			d.apply(handler, next)
+			handler.SetRules(next.Rules, next.Report)
+			p.Log.Info("configuration applied", "clusterDNS", next.Node.ClusterDNS,
+				"clusterDomain", next.Node.ClusterDomain, "resolvConf", next.Node.ResolvConf)
+			for _, found := range next.Node.Findings {
+				p.Log.Warn(found.Message, "hint", found.Hint)
+			}
 			return nil, nil
 		},
 	}
-	if err := reloader.Start(c, registry); err != nil {
+	if err := reloader.Start(c); err != nil {
 		return err
 	}
-	server := &Server{Handler: handler, Certificate: pair.Current, Lameduck: config.Duration(c.Lameduck), Drain: Drain, Logger: d.Log}
+	server := &Server{Handler: handler, Certificate: pair.Current, Lameduck: config.Duration(c.Lameduck), Drain: Drain, Logger: p.Log}
 	l, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return daemon.SocketHint(err, "listen")
@@ -77,22 +71,12 @@ func (d *Daemon) Run(ctx context.Context, c DaemonConfig) error {
 			l.Close()
 			return err
 		}
-		http := daemon.HTTP{Metrics: registry, Log: d.Log, Version: d.Version,
-			Ready: func() ([]string, error) { return nil, server.Ready() }}
+		http := daemon.HTTP{Process: p, Ready: func() ([]string, error) { return nil, server.Ready() }}
 		// Readiness is served until the last review.
 		group.Last = []daemon.Task{func(ctx context.Context) error { return http.Serve(ctx, health) }}
 	}
-	d.Log.Info("serving", "listen", l.Addr())
+	p.Log.Info("serving", "listen", l.Addr())
 	return group.Run(ctx)
-}
-
-func (d *Daemon) apply(handler *Handler, c DaemonConfig) {
-	handler.SetRules(c.Rules, c.Report)
-	d.Log.Info("configuration applied", "clusterDNS", c.Node.ClusterDNS,
-		"clusterDomain", c.Node.ClusterDomain, "resolvConf", c.Node.ResolvConf)
-	for _, found := range c.Node.Findings {
-		d.Log.Warn(found.Message, "hint", found.Hint)
-	}
 }
 
 // DaemonConfig is a validated WebhookConfiguration.
