@@ -206,26 +206,25 @@ func TestInstall_Rules(t *testing.T) {
 
 	chain prerouting {
 		type filter hook prerouting priority raw; policy accept;
-		ip daddr 10.96.0.10 udp dport 53 notrack
-		ip daddr 10.96.0.10 tcp dport 53 notrack
-		ip6 daddr fd00:10::a udp dport 1053 ip6 daddr @alive6 notrack
-		ip6 daddr fd00:10::a tcp dport 1053 ip6 daddr @alive6 notrack
+		ip daddr 10.96.0.10 udp dport 53 notrack accept
+		ip6 daddr fd00:10::a udp dport 1053 ip6 daddr @alive6 notrack accept
+		ip daddr 10.96.0.10 tcp dport 53 notrack accept
+		ip6 daddr fd00:10::a tcp dport 1053 ip6 daddr @alive6 notrack accept
 	}
 
 	chain output {
 		type filter hook output priority raw; policy accept;
-		ip daddr 10.96.0.10 udp dport 53 notrack
-		ip saddr 10.96.0.10 udp sport 53 notrack
-		ip daddr 10.96.0.10 tcp dport 53 notrack
-		ip saddr 10.96.0.10 tcp sport 53 notrack
-		ip6 daddr fd00:10::a udp dport 1053 meta mark 0x00000035 notrack
-		ip6 daddr fd00:10::a udp dport 1053 meta mark 0x00000036 update @alive6 { ip6 daddr } notrack
-		ip6 saddr fd00:10::a udp sport 1053 ip6 saddr @alive6 update @alive6 { ip6 saddr }
-		ip6 daddr fd00:10::a udp dport 1053 ip6 daddr @alive6 notrack
-		ip6 saddr fd00:10::a udp sport 1053 notrack
-		ip6 daddr fd00:10::a tcp dport 1053 meta mark 0x00000035 notrack
-		ip6 daddr fd00:10::a tcp dport 1053 ip6 daddr @alive6 notrack
-		ip6 saddr fd00:10::a tcp sport 1053 notrack
+		ip saddr 10.96.0.10 udp sport 53 notrack accept
+		ip daddr 10.96.0.10 udp dport 53 notrack accept
+		ip6 saddr fd00:10::a udp sport 1053 notrack ip6 saddr @alive6 update @alive6 { ip6 saddr } accept
+		ip6 daddr fd00:10::a udp dport 1053 meta mark 0x00000035 notrack accept
+		ip6 daddr fd00:10::a udp dport 1053 meta mark 0x00000036 update @alive6 { ip6 daddr } notrack accept
+		ip6 daddr fd00:10::a udp dport 1053 ip6 daddr @alive6 notrack accept
+		ip saddr 10.96.0.10 tcp sport 53 notrack accept
+		ip daddr 10.96.0.10 tcp dport 53 notrack accept
+		ip6 saddr fd00:10::a tcp sport 1053 notrack accept
+		ip6 daddr fd00:10::a tcp dport 1053 meta mark 0x00000035 notrack accept
+		ip6 daddr fd00:10::a tcp dport 1053 ip6 daddr @alive6 notrack accept
 	}
 }
 `
@@ -285,7 +284,7 @@ func TestInstall_Crash(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), crash+"=1")
 	out, err := cmd.Output()
-	if err == nil || err.Error() != "signal: killed" || !strings.Contains(string(out), "ip daddr 10.96.0.10 udp dport 53 notrack") {
+	if err == nil || err.Error() != "signal: killed" || !strings.Contains(string(out), "ip daddr 10.96.0.10 udp dport 53 notrack accept") {
 		t.Errorf("%v, rules before the crash:\n%s", err, out)
 	}
 	got := ruleset(t)

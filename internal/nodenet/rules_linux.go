@@ -126,29 +126,34 @@ func (r *Rules) messages(addrs []Address) []message {
 		}
 	}
 	list = append(list, newChain(r.table, prerouting, "filter", priorityRaw), newChain(r.table, output, "filter", priorityRaw))
-	for _, addr := range addrs {
-		f := familyOf(addr.Addr())
-		for _, protocol := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
-			query := matchPacket(addr.AddrPort, protocol, destination)
-			reply := matchPacket(addr.AddrPort, protocol, source)
-			exempt := query
-			if addr.Leased {
-				exempt = slices.Concat(query, f.inLease(destination))
-				list = append(list, newRule(r.table, output, query, compare(meta(unix.NFT_META_MARK), native(probeMark)...), notrack))
-				if protocol == unix.IPPROTO_UDP {
-					grant := compare(meta(unix.NFT_META_MARK), native(grantMark)...)
-					list = append(list,
-						newRule(r.table, output, query, grant, f.renewLease(destination), notrack),
-						newRule(r.table, output, reply, f.inLease(source), f.renewLease(source)))
-				}
-			}
-			list = append(list,
-				newRule(r.table, prerouting, exempt, notrack),
-				newRule(r.table, output, exempt, notrack),
-				newRule(r.table, output, reply, notrack))
+	for _, protocol := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
+		for _, addr := range addrs {
+			list = append(list, r.exempt(addr, protocol)...)
 		}
 	}
 	return list
+}
+
+// exempt returns the rules for packets to and from an address. Each ends with accept, and the one for replies is the
+// first of its chain: packets of pods pass few rules.
+func (r *Rules) exempt(addr Address, protocol byte) []message {
+	f := familyOf(addr.Addr())
+	query := matchPacket(addr.AddrPort, protocol, destination)
+	reply := slices.Concat(matchPacket(addr.AddrPort, protocol, source), notrack)
+	exempt := query
+	var marked []message
+	if addr.Leased {
+		exempt = slices.Concat(query, f.inLease(destination))
+		probe := compare(meta(unix.NFT_META_MARK), native(probeMark)...)
+		marked = append(marked, newRule(r.table, output, query, probe, notrack, accept))
+		if protocol == unix.IPPROTO_UDP {
+			grant := compare(meta(unix.NFT_META_MARK), native(grantMark)...)
+			marked = append(marked, newRule(r.table, output, query, grant, f.renewLease(destination), notrack, accept))
+			reply = slices.Concat(reply, f.inLease(source), f.renewLease(source))
+		}
+	}
+	return slices.Concat([]message{newRule(r.table, output, reply, accept)}, marked, []message{
+		newRule(r.table, prerouting, exempt, notrack, accept), newRule(r.table, output, exempt, notrack, accept)})
 }
 
 // priorityRaw is before connection tracking (-200) and after the defragmentation (-400).
@@ -207,7 +212,16 @@ func (f family) renewLease(s side) []*nl.RtAttr {
 			number(unix.NFTA_DYNSET_SREG_KEY, unix.NFT_REG_1))}
 }
 
-var notrack = []*nl.RtAttr{expression("notrack")}
+var (
+	notrack = []*nl.RtAttr{expression("notrack")}
+
+	// accept ends the chain, not the packet's way through the others of the hook.
+	accept = []*nl.RtAttr{expression("immediate", number(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT),
+		nested(unix.NFTA_IMMEDIATE_DATA, nested(unix.NFTA_DATA_VERDICT, number(unix.NFTA_VERDICT_CODE, nfAccept))))}
+)
+
+// nfAccept is NF_ACCEPT of linux/netfilter.h.
+const nfAccept = 1
 
 type side uint8
 

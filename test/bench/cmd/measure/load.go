@@ -9,6 +9,7 @@ import (
 	"net"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -32,17 +33,19 @@ func (l load) String() string {
 type result struct {
 	Answered int
 	Lost     int
-	Failed   int // of those answered: SERVFAIL and REFUSED
-	CPU      time.Duration
+	Failed   int           // of those answered: SERVFAIL and REFUSED
+	CPU      time.Duration // of the server
+	Client   time.Duration // the processor time of dnsperf
 }
 
-// PerQuery returns the processor time for one answered query.
-func (r result) PerQuery() time.Duration { return r.CPU / time.Duration(max(1, r.Answered)) }
+// PerQuery returns the part of a processor time for one answered query, in microseconds.
+func (r result) PerQuery(d time.Duration) float64 {
+	return d.Seconds() * 1e6 / float64(max(1, r.Answered))
+}
 
-// Run sends the queries of a file, repeatedly, to the server at address, which is the
-// process pid.
-func (l load) Run(ctx context.Context, address string, pid int, file string) (result, error) {
-	before, err := cpuTime(pid)
+// Run sends the queries of a file, repeatedly, to a server.
+func (l load) Run(ctx context.Context, s *subject, file string) (result, error) {
+	before, err := cpuTime(s.PID())
 	if err != nil {
 		return result{}, err
 	}
@@ -50,18 +53,26 @@ func (l load) Run(ctx context.Context, address string, pid int, file string) (re
 	if l.Rate > 0 {
 		args = append(args, "-Q", strconv.Itoa(l.Rate))
 	}
-	r, err := dnsperf(ctx, address, file, args...)
+	r, err := dnsperf(ctx, s, file, args...)
 	if err != nil {
 		return result{}, err
 	}
-	after, err := cpuTime(pid)
+	after, err := cpuTime(s.PID())
 	r.CPU = after - before
-	return r, err
+	switch {
+	case err != nil:
+		return r, err
+	case r.Lost*100 > r.Answered:
+		return r, fmt.Errorf("%s: %d of %d queries were lost: lower the rate", s.name, r.Lost, r.Answered+r.Lost)
+	case r.Failed > 0:
+		return r, fmt.Errorf("%s: %d of %d queries failed", s.name, r.Failed, r.Answered)
+	}
+	return r, nil
 }
 
 // warm sends each query of a file once.
-func warm(ctx context.Context, address, file string) error {
-	_, err := dnsperf(ctx, address, file, "-n", "1", "-q", "20")
+func warm(ctx context.Context, s *subject, file string) error {
+	_, err := dnsperf(ctx, s, file, "-n", "1", "-q", "20")
 	return err
 }
 
@@ -72,15 +83,16 @@ var (
 	refused   = regexp.MustCompile(`(?m)^ *Response codes: .*REFUSED (\d+)`)
 )
 
-func dnsperf(ctx context.Context, address, file string, args ...string) (result, error) {
-	host, port, err := net.SplitHostPort(address)
+func dnsperf(ctx context.Context, s *subject, file string, args ...string) (result, error) {
+	host, port, err := net.SplitHostPort(s.Address)
 	if err != nil {
 		return result{}, err
 	}
-	args = append([]string{"-s", host, "-p", port, "-d", file, "-c", "8", "-T", "1", "-t", "2"}, args...)
-	out, err := exec.CommandContext(ctx, "dnsperf", args...).CombinedOutput()
+	args = slices.Concat(s.from, []string{"dnsperf", "-s", host, "-p", port, "-d", file, "-c", "8", "-T", "1", "-t", "2"}, args)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return result{}, fmt.Errorf("dnsperf: %w\n%s", err, out)
+		return result{}, fmt.Errorf("%s: dnsperf: %w\n%s", s.name, err, out)
 	}
 	number := func(e *regexp.Regexp) int {
 		if m := e.FindSubmatch(out); m != nil {
@@ -89,9 +101,10 @@ func dnsperf(ctx context.Context, address, file string, args ...string) (result,
 		}
 		return 0
 	}
-	r := result{Answered: number(completed), Lost: number(lost), Failed: number(servfail) + number(refused)}
+	r := result{Answered: number(completed), Lost: number(lost), Failed: number(servfail) + number(refused),
+		Client: cmd.ProcessState.SystemTime() + cmd.ProcessState.UserTime()}
 	if r.Answered == 0 {
-		return r, fmt.Errorf("dnsperf: nothing was answered\n%s", out)
+		return r, fmt.Errorf("%s: dnsperf: nothing was answered\n%s", s.name, out)
 	}
 	return r, nil
 }

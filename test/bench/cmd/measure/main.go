@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -36,7 +37,7 @@ func main() {
 	flag.IntVar(&o.services, "services", 10000, "of the cluster")
 	flag.IntVar(&o.endpoints, "endpoints", 100000, "of the cluster, and as many pods")
 	flag.IntVar(&o.changes, "changes", 200, "of an endpoint, until the answer has changed")
-	flag.StringVar(&o.only, "only", "", "`MEASUREMENT`: cluster, logged, startup, external, misses, lookups or changes; empty: all")
+	flag.StringVar(&o.only, "only", "", "`MEASUREMENT`: cluster, logged, startup, external, misses, lease, lookups or changes; empty: all")
 	flag.StringVar(&o.program, "ours", "", "a dnsconfigurer to measure instead of building one")
 	flag.StringVar(&o.before, "before", "", "a dnsconfigurer to measure as well, such as one of an earlier commit")
 	flag.Parse()
@@ -70,18 +71,12 @@ type bench struct {
 type binaries struct{ coreDNS, dnsconfigurer, echo string }
 
 func run(ctx context.Context, o options) error {
-	if err := install(); err != nil {
-		return err
+	dir, inside := os.LookupEnv(directory)
+	if !inside {
+		return enterNamespace(ctx, o)
 	}
-	dir, err := os.MkdirTemp("", "measure")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	b := &bench{options: o, dir: dir, world: world.Large(o.services, o.endpoints, o.endpoints), api: kubeapi.New()}
-	if err := b.build(ctx); err != nil {
-		return err
-	}
+	b := &bench{options: o, dir: dir, binaries: binariesIn(dir, o.program), world: world.Large(o.services, o.endpoints, o.endpoints),
+		api: kubeapi.New()}
 	for _, objects := range [][]kubeapi.Object{b.world.Objects(), b.changing(), {clientPod()}} {
 		b.api.Apply(objects...)
 	}
@@ -105,7 +100,7 @@ func run(ctx context.Context, o options) error {
 		run  func(context.Context, *table) error
 	}{
 		{"cluster", b.clusterQueries}, {"logged", b.loggedQueries}, {"startup", b.startup}, {"external", b.externalQueries},
-		{"misses", b.missQueries}, {"lookups", b.podLookups}, {"changes", b.changed},
+		{"misses", b.missQueries}, {"lease", b.leasedQueries}, {"lookups", b.podLookups}, {"changes", b.changed},
 	} {
 		if o.only == "" || o.only == m.name {
 			known = true
@@ -123,7 +118,7 @@ func run(ctx context.Context, o options) error {
 func install() error {
 	var missing []string
 	for program, pkg := range map[string]string{
-		"dnsperf": "dnsperf", "nsd": "nsd", "knotd": "knot", "unbound": "unbound", "dnsmasq": "dnsmasq-base",
+		"dnsperf": "dnsperf", "nsd": "nsd", "knotd": "knot", "unbound": "unbound", "dnsmasq": "dnsmasq-base", "nft": "nftables",
 	} {
 		if _, err := exec.LookPath(program); err != nil {
 			missing = append(missing, pkg)
@@ -136,16 +131,47 @@ func install() error {
 	return debian.AptInstall(missing...)
 }
 
-// build compiles the servers.
-func (b *bench) build(ctx context.Context) error {
-	b.binaries = binaries{filepath.Join(b.dir, "coredns"),
-		cmp.Or(b.program, filepath.Join(b.dir, "dnsconfigurer")), filepath.Join(b.dir, "echo")}
+// directory is the environment variable with the directory of the measurements.
+const directory = "DNSCONFIGURER_MEASURE"
+
+// enterNamespace installs and builds the servers, and runs the measurements in a network namespace of their own.
+func enterNamespace(ctx context.Context, o options) error {
+	if err := install(); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "measure")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := binariesIn(dir, o.program).build(ctx, o.program); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", `ip link set lo up && exec "$0" "$@"`, self}, os.Args[1:]...)...)
+	cmd.Env = append(os.Environ(), directory+"="+dir)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: unix.SIGKILL}
+	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
+	return cmd.Run()
+}
+
+// binariesIn returns the paths below a directory; program, unless empty, is the path of dnsconfigurer.
+func binariesIn(dir, program string) binaries {
+	return binaries{filepath.Join(dir, "coredns"), cmp.Or(program, filepath.Join(dir, "dnsconfigurer")), filepath.Join(dir, "echo")}
+}
+
+// build compiles the servers, except the program.
+func (b binaries) build(ctx context.Context, program string) error {
 	for _, cmd := range []struct{ dir, pkg, output string }{
-		{".", "./cmd/coredns", b.binaries.coreDNS},
-		{"../..", "./cmd/dnsconfigurer", b.binaries.dnsconfigurer},
-		{".", "./cmd/echo", b.binaries.echo},
+		{".", "./cmd/coredns", b.coreDNS},
+		{"../..", "./cmd/dnsconfigurer", b.dnsconfigurer},
+		{".", "./cmd/echo", b.echo},
 	} {
-		if cmd.output == b.program {
+		if cmd.output == program {
 			continue
 		}
 		if err := peer.Build(ctx, cmd.dir, cmd.pkg, cmd.output); err != nil {

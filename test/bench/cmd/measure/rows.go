@@ -149,13 +149,18 @@ func (b *bench) once(ctx context.Context, s *subject, tell func(time.Duration)) 
 // externalNames is the number of names in the cache.
 const externalNames = 1000
 
-// externalQueries measures the cost of a cache hit.
-func (b *bench) externalQueries(ctx context.Context, t *table) error {
+// externalFile writes a file with queries for names that fit into each cache.
+func (b *bench) externalFile() (string, error) {
 	lines := make([]string, externalNames)
 	for i := range lines {
 		lines[i] = fmt.Sprintf("n%d.example.com A", i)
 	}
-	file, err := b.queries("external", lines)
+	return b.queries("external", lines)
+}
+
+// externalQueries measures the cost of a cache hit.
+func (b *bench) externalQueries(ctx context.Context, t *table) error {
+	file, err := b.externalFile()
 	if err != nil {
 		return err
 	}
@@ -166,8 +171,8 @@ func (b *bench) externalQueries(ctx context.Context, t *table) error {
 		return err
 	}
 	for _, s := range subjects {
-		if err := warm(ctx, s.Address, file); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+		if err := warm(ctx, s, file); err != nil {
+			return err
 		}
 	}
 	return b.perQuery(ctx, t, "CPU per external cache hit", subjects, file)

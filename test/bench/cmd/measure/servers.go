@@ -28,6 +28,7 @@ const (
 type subject struct {
 	name string
 	run  func(ctx context.Context, dir string) (*peer.Process, error)
+	from []string // the command before that of a client; nil: clients are beside the server
 	*peer.Process
 }
 
@@ -113,17 +114,11 @@ func (b *bench) under(ctx context.Context, load load, subjects []*subject, files
 	times := map[string][]float64{}
 	for run := range b.runs {
 		for _, s := range subjects {
-			r, err := load.Run(ctx, s.Address, s.PID(), files[run%len(files)])
+			r, err := load.Run(ctx, s, files[run%len(files)])
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", s.name, err)
+				return nil, err
 			}
-			switch {
-			case r.Lost*100 > r.Answered:
-				return nil, fmt.Errorf("%s: %d of %d queries were lost: lower the rate", s.name, r.Lost, r.Answered+r.Lost)
-			case r.Failed > 0:
-				return nil, fmt.Errorf("%s: %d of %d queries failed", s.name, r.Failed, r.Answered)
-			}
-			times[s.name] = append(times[s.name], r.PerQuery().Seconds()*1e6)
+			times[s.name] = append(times[s.name], r.PerQuery(r.CPU))
 		}
 	}
 	return times, nil
