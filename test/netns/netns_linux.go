@@ -117,13 +117,18 @@ func NewPod(t testing.TB, n int) *Pod {
 
 // Do calls f in the network of the pod. f must not start goroutines.
 func (p *Pod) Do(f func()) {
-	err := inNamespace(func() error { return unix.Setns(int(p.namespace.Fd()), unix.CLONE_NEWNET) }, func() error {
+	err := In(p.namespace, func() error {
 		f()
 		return nil
 	})
 	if err != nil {
 		panic(fmt.Sprintf("netns: entering the pod: %v", err))
 	}
+}
+
+// In calls f in a network namespace, such as the file /proc/PID/ns/net. f must not start goroutines.
+func In(namespace *os.File, f func() error) error {
+	return inNamespace(func() error { return unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET) }, f)
 }
 
 // threadNamespace is the network namespace of the calling thread.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
@@ -155,6 +157,28 @@ func (m *machine) spawn(t testing.TB, command, log string) string {
 func (m *machine) end(t *testing.T, pid, signal string) string {
 	t.Helper()
 	return m.run(t, fmt.Sprintf("kill -%s %s && { wait %[2]s; echo $?; }", signal, pid))
+}
+
+// dial connects to an IP address and port of the machine's network.
+func (m *machine) dial(ctx context.Context, network, address string) (c net.Conn, err error) {
+	err = m.inside(ownNetwork, func() (err error) {
+		c, err = new(net.Dialer).DialContext(ctx, network, address)
+		return err
+	})
+	return c, err
+}
+
+// ownNetwork is the machine's network, in the directory of proc_pid(5).
+const ownNetwork = "ns/net"
+
+// inside calls f in a network, whose file is below that of the machine's shell in /proc.
+func (m *machine) inside(network string, f func() error) error {
+	namespace, err := os.Open(fmt.Sprintf("/proc/%d/%s", m.init.Process.Pid, network))
+	if err != nil {
+		return err
+	}
+	defer namespace.Close()
+	return netns.In(namespace, f)
 }
 
 func (m *machine) log() string { return filepath.Join(m.dir, "log") }

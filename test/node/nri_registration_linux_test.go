@@ -80,7 +80,7 @@ func (n *nri) startAPI(t *testing.T) *kubeapi.Server {
 	t.Helper()
 	api := kubeapi.New()
 	var listener net.Listener
-	if err := n.inside(func() (err error) {
+	if err := n.inside(ownNetwork, func() (err error) {
 		listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		return err
 	}); err != nil {

@@ -34,7 +34,7 @@ func (m *machine) startOutside(t *testing.T, text string) *internet {
 		err := raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20) })
 		return errors.Join(err, set)
 	}}
-	err := m.inside(func() (err error) {
+	err := m.inside(ownNetwork, func() (err error) {
 		conn, err = large.ListenPacket(t.Context(), "udp", netip.AddrPortFrom(outside, 53).String())
 		return err
 	})

@@ -93,7 +93,7 @@ func (s *served) replaceNodeCache(t *testing.T, surge bool) {
 // dialInPod returns a socket in the pod for queries to the node cache.
 func (s *served) dialInPod(t *testing.T) (conn net.Conn) {
 	t.Helper()
-	err := s.inNetwork(fmt.Sprintf("/proc/%d/root/run/netns/%s", s.init.Process.Pid, rolloutPod), func() (err error) {
+	err := s.inside("root/run/netns/"+rolloutPod.String(), func() (err error) {
 		conn, err = net.Dial("udp", at(nodeCache))
 		return err
 	})
