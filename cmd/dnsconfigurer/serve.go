@@ -69,8 +69,7 @@ only if its socket or the runtime endpoint is unusable.`,
 	source := shim.Kind().FromFlags(cmd.Flags())
 	run := func(cmd *cobra.Command, flagsErr error) error {
 		return daemon.ServeOnNode(cmd.OutOrStdout(), cmd.ErrOrStderr(), shim.LogFormat(source), version(), func(p daemon.Process) error {
-			server := shim.Server{Process: p, Source: source, FlagsErr: flagsErr}
-			return server.Run(cmd.Context())
+			return shim.Run(cmd.Context(), p, source, flagsErr)
 		})
 	}
 	// The shim also runs with an invalid command line, and reports the error: without the shim no pod

@@ -5,12 +5,14 @@ package shim
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodefacts"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -133,4 +135,21 @@ func readFields(path string) map[string]string {
 		texts[name], _ = value.(string)
 	}
 	return texts
+}
+
+// Check builds what the server builds for a valid configuration, and returns the errors. A container
+// runtime or an API server that does not run is not an error.
+func Check(c Config) error {
+	var problems []error
+	if err := cri.CheckEndpoints(config.SocketPath(c.Listen), config.SocketPath(c.RuntimeEndpoint)); err != nil {
+		problems = append(problems, err)
+	}
+	// Another user than root does not own the directory of a shim that runs as root.
+	if os.Geteuid() == 0 {
+		problems = append(problems, cri.CheckListen(config.SocketPath(c.Listen)))
+	}
+	if _, err := node.NewClient(c.Kubeconfig, ""); err != nil {
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
 }

@@ -5,6 +5,7 @@ package shim
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,19 +15,18 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
 
-// reloadTest is a reloader that runs in a bubble, on real files.
+// reloadTest is a shim without its sockets that runs in a bubble, on real files.
 type reloadTest struct {
 	*testing.T
 	dir     string
 	hangup  chan os.Signal
 	metrics *prometheus.Registry
-	shim    *cri.Shim
 	log     logbuffer.Buffer
 	read    int // length of the log that was compared
 }
@@ -38,7 +38,7 @@ func (r *reloadTest) write(name, text string) {
 	}
 }
 
-// poll lets the reloader poll the files once, and wants these words in the new lines of
+// poll lets the shim poll the files once, and wants these words in the new lines of
 // the log. Without words it wants no new line.
 func (r *reloadTest) poll(words ...string) {
 	r.Helper()
@@ -64,13 +64,11 @@ func (r *reloadTest) logged(words ...string) {
 // success wants this value of the gauge.
 func (r *reloadTest) success(want float64) {
 	r.Helper()
-	families, err := r.metrics.Gather()
-	if err != nil {
-		r.Fatal(err)
-	}
-	if got := families[0].GetMetric()[0].GetGauge().GetValue(); families[0].GetName() != "dnsconfigurer_config_last_reload_success" ||
-		got != want {
-		r.Errorf("%s is %v, want %v", families[0].GetName(), got, want)
+	const name = "dnsconfigurer_config_last_reload_success"
+	text := fmt.Sprintf("# HELP %s 1 if the configuration files were valid when they were last read, 0 if the server keeps "+
+		"a previous configuration.\n# TYPE %[1]s gauge\n%[1]s %v\n", name, want)
+	if err := testutil.GatherAndCompare(r.metrics, strings.NewReader(text), name); err != nil {
+		r.Error(err)
 	}
 }
 
@@ -81,28 +79,20 @@ const (
 		"clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\nresolvConf: \"\"\n"
 )
 
-// start starts a reloader of shim.yaml, as a process of the shim does.
+// start applies shim.yaml, and keeps the settings up to date.
 func (r *reloadTest) start() (stop func()) {
-	log := slog.New(slog.NewTextHandler(&r.log, nil))
-	r.metrics, r.shim = prometheus.NewRegistry(), &cri.Shim{}
-	reloader := &reloader{
-		source: Kind().FromFile(filepath.Join(r.dir, "shim.yaml")), signal: r.hangup,
-		lastGood: lastGood(filepath.Join(r.dir, "last-good-shim.yaml")), problems: &problemList{log: log}, log: log,
-		applier: &applier{
-			shim:  r.shim,
-			drops: node.NewDrops(prometheus.NewRegistry()), log: log,
-		},
-	}
-	reloader.register(r.metrics)
-	files, last := reloader.load(), settings{err: errNoState}
+	r.metrics = prometheus.NewRegistry()
+	p := daemon.Process{Log: slog.New(slog.NewTextHandler(&r.log, nil)), Metrics: r.metrics, Reload: r.hangup}
+	shim := newServer(p, Kind().FromFile(filepath.Join(r.dir, "shim.yaml")), nil, lastGood(filepath.Join(r.dir, "last-good-shim.yaml")))
+	files, last := shim.load(), settings{err: errNoState}
 	if files.err != nil {
-		last = newSettings(reloader.lastGood.load())
+		last = newSettings(shim.lastGood.load())
 	}
-	reloader.serving = files.Config
-	reloader.start(files, last)
+	shim.serving = files.Config
+	shim.start(files, last)
 	ctx, cancel := context.WithCancel(r.Context())
 	ended := make(chan error)
-	go func() { ended <- reloader.run(ctx) }()
+	go func() { ended <- shim.keepSettings(ctx) }()
 	synctest.Wait() // for the first poll
 	return func() {
 		cancel()
@@ -112,8 +102,8 @@ func (r *reloadTest) start() (stop func()) {
 	}
 }
 
-// withReloader runs test with a reloader of shim.yaml, which refers to kubelet.yaml.
-func withReloader(t *testing.T, test func(*reloadTest)) {
+// withShim runs test with the settings of shim.yaml, which refers to kubelet.yaml.
+func withShim(t *testing.T, test func(*reloadTest)) {
 	newReloadTest(t, func(r *reloadTest) {
 		stop := r.start()
 		r.logged("configuration applied", "mode=Generate", "clusterDNS=[10.96.0.10]")
@@ -124,7 +114,7 @@ func withReloader(t *testing.T, test func(*reloadTest)) {
 }
 
 func TestReload(t *testing.T) {
-	withReloader(t, func(r *reloadTest) {
+	withShim(t, func(r *reloadTest) {
 		r.poll()
 
 		r.write("shim.yaml", reloadedShim+"mode: Observe\n")
@@ -162,7 +152,7 @@ func TestReload_InvalidFile(t *testing.T) {
 		{"removed, as in an update without rename", "kubelet.yaml", "-", "no such file or directory"},
 	} {
 		t.Run(bad.name, func(t *testing.T) {
-			withReloader(t, func(r *reloadTest) {
+			withShim(t, func(r *reloadTest) {
 				r.write(bad.file, bad.text)
 				if path := filepath.Join(r.dir, bad.file); bad.text == "-" {
 					if err := os.Remove(path); err != nil {
@@ -184,7 +174,7 @@ func TestReload_InvalidFile(t *testing.T) {
 }
 
 func TestReload_Signal(t *testing.T) {
-	withReloader(t, func(r *reloadTest) {
+	withShim(t, func(r *reloadTest) {
 		r.write("shim.yaml", reloadedShim+"mode: Force\n")
 		r.hangup <- os.Interrupt // any
 		r.logged("configuration applied", "mode=Force")
@@ -195,7 +185,7 @@ func TestReload_Signal(t *testing.T) {
 
 // TestReload_NeedsRestart changes fields of both kinds.
 func TestReload_NeedsRestart(t *testing.T) {
-	withReloader(t, func(r *reloadTest) {
+	withShim(t, func(r *reloadTest) {
 		r.write("shim.yaml", strings.Replace(reloadedShim, "worker", "other", 1)+
 			"mode: Observe\nlisten: unix:///elsewhere\nruntimeEndpoint: unix:///r\nkubeconfig: k\nhttp: h:1\nagent: /a\n")
 		r.poll()

@@ -9,32 +9,70 @@ import (
 	"net"
 	"os"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 )
 
-// Server is the shim of a node.
-type Server struct {
+// server is the shim of a node. It starts without a valid configuration, too, unlike with a daemon.Reloader: the node
+// needs the shim.
+type server struct {
 	daemon.Process
-	Source   *config.Source[Config]
-	FlagsErr error // why the command line is invalid: all sandboxes are passed
+	source   *config.Source[Config]
+	flagsErr error // why the command line is invalid; not nil: no configuration is valid
+	shim     *cri.Shim
+	lastGood lastGood
+	problems problemList
+	drops    *node.Drops
+
+	serving Config // has the fields that take effect after a restart, as the shim serves
+	success prometheus.Gauge
+	origin  *prometheus.GaugeVec
+	current string // origin of the settings
+	applied Config // the settings
+	saved   bool   // lastGood has applied
+
+	host       *hostresolv.Watcher // nil: the node has no host file
+	hostCfg    hostresolv.Config   // of host
+	hostTask   slot
+	hostReport slot // reports an unusable host file as events, through lookups
+
+	lookups     *node.Lookups
+	lookupCfg   node.LookupConfig // of lookups
+	lookupsTask slot
+	clientErr   error // why the last client of the API server could not be created
 }
 
-// Run serves until ctx ends. A node without its shim starts and stops no pods, so only an unusable
-// socket or runtime endpoint is an error. Any other problem of the configuration is logged, and until it
-// is solved the shim uses its last good settings or passes all sandboxes unchanged.
-func (s *Server) Run(ctx context.Context) error {
-	shim := &cri.Shim{Metrics: cri.NewMetrics(s.Metrics), Log: s.Log}
-	problems := &problemList{log: s.Log}
-	r := &reloader{
-		source: s.Source, flags: s.FlagsErr, signal: s.Reload, lastGood: newLastGood(), problems: problems, log: s.Log,
-		applier: &applier{shim: shim, metrics: shim.Metrics, drops: node.NewDrops(s.Metrics),
-			version: s.Version, log: s.Log},
+// newServer returns a shim without settings.
+func newServer(p daemon.Process, source *config.Source[Config], flagsErr error, last lastGood) *server {
+	s := &server{
+		Process: p, source: source, flagsErr: flagsErr, lastGood: last, problems: problemList{log: p.Log}, drops: node.NewDrops(p.Metrics),
+		shim: &cri.Shim{Metrics: cri.NewMetrics(p.Metrics), Log: p.Log},
+		success: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "dnsconfigurer_config_last_reload_success",
+			Help: "1 if the configuration files were valid when they were last read, 0 if the server keeps a previous configuration.",
+		}),
+		origin: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "dnsconfigurer_config_source",
+			Help: "1 for where the settings come from: the files, the last good settings of a previous " +
+				"process, or none. With none, every sandbox is passed.",
+		}, []string{"source"}),
 	}
-	r.register(s.Metrics)
-	endpoints, err := s.open(ctx, r)
+	p.Metrics.MustRegister(s.success, s.origin)
+	return s
+}
+
+// Run runs the shim of a node until ctx ends. A node without its shim starts and stops no pods, so only an unusable
+// socket or runtime endpoint is an error. Any other problem of the configuration is logged, and until it
+// is solved the shim uses its last good settings or passes all sandboxes unchanged. flagsErr is why the command line is
+// invalid.
+func Run(ctx context.Context, p daemon.Process, source *config.Source[Config], flagsErr error) error {
+	s := newServer(p, source, flagsErr, newLastGood())
+	endpoints, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -43,32 +81,32 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	defer runtime.Close()
-	sandboxes := newAnnouncer(r.agent, runtime, s.Log)
-	shim.Started, shim.Stopped = sandboxes.add, sandboxes.remove
+	sandboxes := newAnnouncer(config.SocketPath(s.serving.Agent), runtime, s.Log)
+	s.shim.Started, s.shim.Stopped = sandboxes.add, sandboxes.remove
 	if dir := stateDirectory(); dir != "" {
 		b := Bypass{Runtime: config.SocketPath(endpoints.Runtime), State: dir}
-		problems.set("bypass", "cannot prepare the bypass", b.LinkRuntime())
+		s.problems.set("bypass", "cannot prepare the bypass", b.LinkRuntime())
 	}
 	notifier, err := daemon.NewNotifier()
-	problems.set("systemd", "cannot notify systemd", err)
+	s.problems.set("systemd", "cannot notify systemd", err)
 	group := daemon.Group{
 		Tasks: []daemon.Task{
-			shim.Run,
-			func(ctx context.Context) error { return notifier.Run(ctx, shim.Alive, s.Log) },
+			s.shim.Run,
+			func(ctx context.Context) error { return notifier.Run(ctx, s.shim.Alive, s.Log) },
 			sandboxes.run,
 			func(ctx context.Context) error {
 				<-ctx.Done()
-				s.Log.Info("shutting down", "calls", shim.Calls())
+				s.Log.Info("shutting down", "calls", s.shim.Calls())
 				return nil
 			},
 		},
-		Last: []daemon.Task{r.run}, // calls that are drained look pods up and report
+		Last: []daemon.Task{s.keepSettings}, // calls that are drained look pods up and report
 	}
 	http := daemon.HTTP{Process: s.Process, Ready: func() ([]string, error) {
 		if ctx.Err() != nil {
 			return nil, errStopping
 		}
-		return problems.lines(), shim.Ready()
+		return s.problems.lines(), s.shim.Ready()
 	}}
 	// The calls that are drained count in the last scrape, too.
 	group.Last = append(group.Last, http.KeepServing(endpoints.HTTP, daemon.ListenHTTP))
@@ -80,10 +118,10 @@ func (s *Server) Run(ctx context.Context) error {
 var errStopping = errors.New("the shim is shutting down")
 
 // open opens the socket and applies the first settings.
-func (s *Server) open(ctx context.Context, r *reloader) (Endpoints, error) {
+func (s *server) open(ctx context.Context) (Endpoints, error) {
 	var files settings
 	load := func() error {
-		files = r.load()
+		files = s.load()
 		return nil
 	}
 	if err := daemon.Interruptible(ctx, load); err != nil {
@@ -91,7 +129,7 @@ func (s *Server) open(ctx context.Context, r *reloader) (Endpoints, error) {
 	}
 	last := settings{err: errNoState}
 	if files.err != nil {
-		last = newSettings(r.lastGood.load())
+		last = newSettings(s.lastGood.load())
 	}
 	socket, err := daemon.Socket()
 	if err != nil {
@@ -113,15 +151,17 @@ func (s *Server) open(ctx context.Context, r *reloader) (Endpoints, error) {
 	if err != nil {
 		return endpoints, err
 	}
-	r.applier.shim.Listener = listener
-	r.setRestartFields(endpoints, others)
-	r.start(files, last)
+	s.shim.Listener, s.shim.Runtime = listener, endpoints.Runtime
+	serving := &s.serving.ShimConfiguration
+	serving.Listen, serving.RuntimeEndpoint, serving.HTTP = endpoints.Listen, endpoints.Runtime, endpoints.HTTP
+	serving.LogFormat, serving.Agent = others.LogFormat, others.Agent
+	s.start(files, last)
 	return endpoints, nil
 }
 
 // restartFields returns the fields that take effect after a restart. If the files are invalid, the
 // endpoints are those that can be read, and the others are the last good ones or the defaults.
-func (s *Server) restartFields(files, last settings, socket *os.File) (e Endpoints, others Config, err error) {
+func (s *server) restartFields(files, last settings, socket *os.File) (e Endpoints, others Config, err error) {
 	switch {
 	case files.err == nil:
 		return files.Endpoints(), files.Config, nil
@@ -130,17 +170,8 @@ func (s *Server) restartFields(files, last settings, socket *os.File) (e Endpoin
 	default:
 		others = Kind().Defaults()
 	}
-	e, err = LoadEndpoints(s.Source, last.Endpoints(), Endpoints{Listen: socketPath(socket)})
+	e, err = LoadEndpoints(s.source, last.Endpoints(), Endpoints{Listen: socketPath(socket)})
 	return e, others, err
-}
-
-// setRestartFields sets the fields that take effect after a restart: the endpoints, and fields of c.
-func (r *reloader) setRestartFields(e Endpoints, c Config) {
-	r.applier.shim.Runtime = e.Runtime
-	r.agent = config.SocketPath(c.Agent)
-	s := &r.serving.ShimConfiguration
-	s.Listen, s.RuntimeEndpoint, s.HTTP, s.LogFormat = e.Listen, e.Runtime, e.HTTP, c.LogFormat
-	s.Agent = c.Agent
 }
 
 // socketPath returns the path of a socket that systemd passed; "" if there is none.

@@ -37,7 +37,7 @@ func (r *reloadTest) origin(want string) {
 	}
 }
 
-// newReloadTest runs test in a bubble, in which no reloader runs yet.
+// newReloadTest runs test in a bubble, in which no shim runs yet.
 func newReloadTest(t *testing.T, test func(*reloadTest)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reloadTest{T: t, dir: t.TempDir(), hangup: make(chan os.Signal)}
