@@ -15,6 +15,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 // defaultResolvConf is the resolv.conf of this machine, for commands that show what pods would get.
@@ -28,7 +29,7 @@ type explained struct {
 
 // explainedKind describes a ShimConfiguration or AgentConfiguration for the commands render, validate and
 // lookup: only fields of the node have flags, and known has the defaults.
-func explainedKind(known facts) *config.Kind[explained] {
+func explainedKind(known Node) *config.Kind[explained] {
 	return &config.Kind[explained]{
 		Decode:  decodeNodeFile,
 		FlagTag: "fact",
@@ -60,25 +61,28 @@ type Flags struct {
 
 // Register adds the flags.
 func (f *Flags) Register(set *pflag.FlagSet) {
-	known := clusterFacts()
-	known.resolvConf, known.hostAssumed = defaultResolvConf, true
+	known := clusterNode()
+	known.ResolvConf, known.HostAssumed = defaultResolvConf, true
 	f.register(set, known)
 }
 
 // RegisterWithoutHostDefault is Register for commands whose result must not depend on the machine
 // that they run on: --resolv-conf has no default.
 func (f *Flags) RegisterWithoutHostDefault(set *pflag.FlagSet) {
-	f.register(set, clusterFacts())
+	f.register(set, clusterNode())
 	set.Lookup("resolv-conf").Usage = "path of a node's resolv.conf; unset: rules that depend on it are " +
 		"skipped; empty: the node has none, as with the kubelet"
 }
 
-func (f *Flags) register(set *pflag.FlagSet, known facts) {
+func (f *Flags) register(set *pflag.FlagSet, known Node) {
 	f.set, f.source = set, explainedKind(known).FromFlags(set)
 	set.Lookup("config").Usage = "`FILE` with the ShimConfiguration or AgentConfiguration of the node"
 	set.Lookup("node-name").Usage = "name of the node; Pod manifests are then static pods of the node, and get -NAME as a suffix"
-	set.Lookup("cluster-dns").DefValue = strings.Join(known.dns, ",")
-	set.Lookup("cluster-domain").DefValue, set.Lookup("resolv-conf").DefValue = known.domain, known.resolvConf
+	for flag, value := range map[string]string{
+		"cluster-dns": DefaultClusterDNS, "cluster-domain": DefaultClusterDomain, "resolv-conf": known.ResolvConf,
+	} {
+		set.Lookup(flag).DefValue = value
+	}
 }
 
 // Load returns the node. It has the name of --node-name only: with that of a configuration file, each Pod manifest would
@@ -138,7 +142,7 @@ func (f *Flags) LoadRules() (Node, *admission.Rules, error) {
 // FromFile returns the node that a file describes. Its kind is ShimConfiguration,
 // AgentConfiguration or KubeletConfiguration.
 func FromFile(f config.File, kind string) (Node, error) {
-	known := facts{resolvConf: kube.DefaultResolvConf, domainOrigin: inField("clusterDomain")}
+	known := Node{Node: policy.Node{ResolvConf: kube.DefaultResolvConf}, domainOrigin: document.Location{Field: "clusterDomain"}}
 	k := explainedKind(known)
 	switch kind {
 	case v1alpha1.KindShim, v1alpha1.KindAgent:

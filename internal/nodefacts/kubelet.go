@@ -7,57 +7,65 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
-// readKubelet returns the facts in a KubeletConfiguration and the directory of its drop-ins;
-// "" is none.
-func readKubelet(s source, path, dir string) (facts, error) {
-	k := kube.KubeletConfiguration{}
+// readKubelet returns the facts in the KubeletConfiguration of c and in the directory of its drop-ins. Invalid
+// addresses in the kubelet's clusterDNS are findings, because the kubelet skips them.
+func readKubelet(s source, c v1alpha1.NodeConfiguration) (n Node, err error) {
+	k, path := kube.KubeletConfiguration{}, c.KubeletConfig
 	if path != "" {
 		data, err := s.Read(path)
 		if err != nil {
-			return facts{}, fmt.Errorf("the kubelet's configuration: %w", config.Unreadable(path, err))
+			return n, fmt.Errorf("the kubelet's configuration: %w", config.Unreadable(path, err))
 		}
 		if k, err = kube.ParseKubeletConfiguration(data); err != nil {
-			return facts{}, config.File{Path: path, Text: data}.Locate(err)
+			return n, config.File{Path: path, Text: data}.Locate(err)
 		}
 	}
-	misspelled := k.Misspelled
-	if k.ResolvConf != nil {
-		*k.ResolvConf = config.RelativeTo(path, *k.ResolvConf)
-	}
-	dropIns, err := readDropIns(s, dir)
-	if err != nil {
-		return facts{}, err
-	}
-	k, origins, err := kube.MergeKubeletDropIns(k, dropIns)
-	if err != nil {
-		return facts{}, err
-	}
-	known := facts{
-		dns: k.ClusterDNS, dnsFromKubelet: true,
-		dnsOrigin: document.Location{File: cmp.Or(origins["clusterDNS"], path), Field: "clusterDNS"},
-		domain:    k.ClusterDomain, domainOrigin: document.Location{File: cmp.Or(origins["clusterDomain"], path), Field: "clusterDomain"},
-		resolvConf: kube.DefaultResolvConf,
-	}
-	switch {
-	case origins["resolvConf"] != "": // the kubelet does not resolve it; its working directory is /
-		known.resolvConf = config.RelativeTo("/.", *k.ResolvConf)
-	case k.ResolvConf != nil:
-		known.resolvConf = *k.ResolvConf
-	}
-	for _, key := range misspelled {
-		known.findings = append(known.findings, policy.Finding{
+	for _, key := range k.Misspelled {
+		n.Findings = append(n.Findings, policy.Finding{
 			Code: policy.CodeMisspelledField, Severity: policy.SeverityWarning, EnforcedBy: policy.EnforcedByNode,
 			Message: fmt.Sprintf("%s: %s: unknown field, ignored by the kubelet and by dnsconfigurer", path, key),
 			Field:   key, Hint: "spell it " + kube.KubeletField(key),
 		})
 	}
-	return known, nil
+	if k.ResolvConf != nil {
+		*k.ResolvConf = config.RelativeTo(path, *k.ResolvConf)
+	}
+	dropIns, err := readDropIns(s, c.KubeletConfigDir)
+	if err != nil {
+		return n, err
+	}
+	k, origins, err := kube.MergeKubeletDropIns(k, dropIns)
+	if err != nil {
+		return n, err
+	}
+	n.ClusterDomain = k.ClusterDomain
+	n.domainOrigin = document.Location{File: cmp.Or(origins["clusterDomain"], path), Field: "clusterDomain"}
+	n.ResolvConf = kube.DefaultResolvConf
+	if k.ResolvConf != nil {
+		n.ResolvConf = *k.ResolvConf
+	}
+	if origins["resolvConf"] != "" { // the kubelet does not resolve that of a drop-in; its working directory is /
+		n.ResolvConf = config.RelativeTo("/.", n.ResolvConf)
+	}
+	n.ClusterDNS = parseAddrs(k.ClusterDNS)
+	dns := document.Location{File: cmp.Or(origins["clusterDNS"], path), Field: "clusterDNS"}
+	for i, text := range k.ClusterDNS {
+		if _, ok := config.ParseAddr(text); !ok && c.ClusterDNS == nil {
+			n.Findings = append(n.Findings, policy.Finding{
+				Code: policy.CodeInvalidClusterDNS, Severity: policy.SeverityError, EnforcedBy: policy.EnforcedByNode,
+				Message: fmt.Sprintf("%s[%d]: %q is not an IP address: skipped by the kubelet", dns.Name(), i, text),
+				Field:   policy.FieldClusterDNS, Hint: "give an IPv4 or IPv6 address without port and zone",
+			})
+		}
+	}
+	return n, nil
 }
 
 // readDropIns reads the files in the directory of the kubelet's --config-dir, in its order.

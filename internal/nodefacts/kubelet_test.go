@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 )
 
@@ -38,7 +39,7 @@ func TestReadKubelet_DropIns(t *testing.T) {
 	writeKubelet("kubelet.d/10-dns.conf", "clusterDNS: [192.0.2.10]\nclusterDomain: ten.example\n")
 	writeKubelet("kubelet.d/30-sub/x.conf", "clusterDomain: sub.example\n")
 	writeKubelet("kubelet.d/40-dns.yaml", "clusterDNS: [192.0.2.40]\n") // another extension
-	source := explainedKind(clusterFacts()).FromFile(filepath.Join(dir, "shim.yaml"))
+	source := explainedKind(clusterNode()).FromFile(filepath.Join(dir, "shim.yaml"))
 	expect := func(want string) {
 		t.Helper()
 		c, err := source.Load()
@@ -84,13 +85,14 @@ func TestReadKubelet_RelativePath(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{"", "empty"} {
-		if facts, err := readKubelet(noSource(), "node/kubelet.yaml", dir); err != nil || facts.resolvConf != "node/r" {
-			t.Errorf("drop-ins %q: %q, %v", dir, facts.resolvConf, err)
+		c := v1alpha1.NodeConfiguration{KubeletConfig: "node/kubelet.yaml", KubeletConfigDir: dir}
+		if n, err := readKubelet(noSource(), c); err != nil || n.ResolvConf != "node/r" {
+			t.Errorf("drop-ins %q: %q, %v", dir, n.ResolvConf, err)
 		}
 	}
 }
 
-func noSource() *config.Source[explained] { return explainedKind(facts{}).FromFile("") }
+func noSource() *config.Source[explained] { return explainedKind(Node{}).FromFile("") }
 
 // TestReadKubelet_Size: the files of the kubelet have at most config.MaxFile bytes.
 func TestReadKubelet_Size(t *testing.T) {
@@ -98,8 +100,8 @@ func TestReadKubelet_Size(t *testing.T) {
 	if err := os.WriteFile(large, make([]byte, config.MaxFile+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, kubeletErr := readKubelet(noSource(), large, "")
-	_, dropInErr := readKubelet(noSource(), "", filepath.Dir(large))
+	_, kubeletErr := readKubelet(noSource(), v1alpha1.NodeConfiguration{KubeletConfig: large})
+	_, dropInErr := readKubelet(noSource(), v1alpha1.NodeConfiguration{KubeletConfigDir: filepath.Dir(large)})
 	for prefix, err := range map[string]error{"the kubelet's configuration: ": kubeletErr, "reading the kubelet's drop-ins: ": dropInErr} {
 		want := prefix + large + ": larger than 4194304 bytes: a configuration file has a few kilobytes"
 		if fmt.Sprint(err) != want {

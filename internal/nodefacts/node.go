@@ -36,19 +36,18 @@ type Node struct {
 	// HostAssumed is set if nothing names the node's resolv.conf: it is that of this machine.
 	HostAssumed bool
 
-	uplink     string                       // path of the uplink file of systemd-resolved
-	uplinkMode hostresolv.UplinkMode        // whether pods get the uplink file instead of the stub file
-	origins    map[string]document.Location // by field of policy.Node: the flag, or the file and its field
+	uplink       string                // path of the uplink file of systemd-resolved
+	uplinkMode   hostresolv.UplinkMode // whether pods get the uplink file instead of the stub file
+	domainOrigin document.Location     // of ClusterDomain: the flag, or the file and its field
 }
 
 // Engine returns an engine for n. Its errors name the flag or the field of the file. An error about a
 // flag is a usage.Error.
 func (n Node) Engine() (*policy.Engine, error) {
 	engine, err := policy.New(n.Node)
-	if e, ok := errors.AsType[*policy.NodeError](err); ok && n.origins[e.Field].Field != "" {
-		at := n.origins[e.Field]
-		err = &document.InputError{Location: at, Err: errors.New(e.Problem)}
-		if strings.HasPrefix(at.Field, "--") {
+	if e, ok := errors.AsType[*policy.NodeError](err); ok && e.Field == "clusterDomain" && n.domainOrigin.Field != "" {
+		err = &document.InputError{Location: n.domainOrigin, Err: errors.New(e.Problem)}
+		if strings.HasPrefix(n.domainOrigin.Field, "--") {
 			err = usage.Error{Err: err}
 		}
 	}
@@ -152,24 +151,11 @@ func uplinkFindings(s hostresolv.Snapshot) []policy.Finding {
 	}}
 }
 
-// facts are the facts that a KubeletConfiguration can have, with their origins for
-// messages.
-type facts struct {
-	dns                []string
-	domain, resolvConf string
-
-	dnsOrigin, domainOrigin document.Location
-	dnsFromKubelet          bool
-	hostAssumed             bool // resolvConf is that of this machine, which may not be the node
-
-	findings []policy.Finding
-}
-
-// clusterFacts are the facts of a cluster with default settings.
-func clusterFacts() facts {
-	return facts{
-		dns: []string{DefaultClusterDNS}, domain: DefaultClusterDomain,
-		domainOrigin: inField("--cluster-domain"),
+// clusterNode has the facts of a cluster with default settings.
+func clusterNode() Node {
+	return Node{
+		Node:         policy.Node{ClusterDNS: parseAddrs([]string{DefaultClusterDNS}), ClusterDomain: DefaultClusterDomain},
+		domainOrigin: document.Location{Field: "--cluster-domain"},
 	}
 }
 
@@ -183,33 +169,23 @@ type source interface {
 
 // newNode returns the node that c describes. c must be valid. Facts that c does not set are
 // read from its KubeletConfig and KubeletConfigDir. If they are not set, either, they are those
-// in known.
-func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfiguration, known facts, s source) (Node, error) {
+// in n.
+func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfiguration, n Node, s source) (_ Node, err error) {
 	if c.KubeletConfig != "" || c.KubeletConfigDir != "" {
-		var err error
-		if known, err = readKubelet(s, c.KubeletConfig, c.KubeletConfigDir); err != nil {
+		if n, err = readKubelet(s, c); err != nil {
 			return Node{}, err
 		}
 	}
 	if c.ClusterDNS != nil {
-		known.dns, known.dnsFromKubelet = *c.ClusterDNS, false
+		n.ClusterDNS = parseAddrs(*c.ClusterDNS)
 	}
 	if c.ClusterDomain != nil {
-		known.domain, known.domainOrigin = *c.ClusterDomain, s.Origin("node.clusterDomain")
+		n.ClusterDomain, n.domainOrigin = *c.ClusterDomain, s.Origin("node.clusterDomain")
 	}
 	if c.ResolvConf != nil {
-		known.resolvConf, known.hostAssumed = *c.ResolvConf, false
+		n.ResolvConf, n.HostAssumed = *c.ResolvConf, false
 	}
-	n := Node{
-		Name: c.NodeName, HostAssumed: known.hostAssumed, uplink: hostresolv.DefaultUplinkPath, Findings: known.findings,
-		origins: map[string]document.Location{"clusterDomain": known.domainOrigin},
-	}
-	n.ClusterDomain, n.ResolvConf = known.domain, known.resolvConf
-	n.ClusterDNS = parseAddrs(known.dns)
-	if known.dnsFromKubelet {
-		n.Findings = append(n.Findings, known.invalidDNS()...)
-	}
-	n.IPs = parseAddrs(c.NodeIPs)
+	n.Name, n.IPs, n.uplink = c.NodeName, parseAddrs(c.NodeIPs), hostresolv.DefaultUplinkPath
 	for _, p := range c.AllowedOverrides {
 		n.AllowedOverrides = append(n.AllowedOverrides, policy.Policy(p))
 	}
@@ -225,22 +201,6 @@ func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfigurati
 	return n, nil
 }
 
-// invalidDNS reports invalid addresses in the kubelet's clusterDNS. They are not errors,
-// because the kubelet skips them.
-func (f *facts) invalidDNS() (findings []policy.Finding) {
-	for i, text := range f.dns {
-		if _, ok := config.ParseAddr(text); ok {
-			continue
-		}
-		findings = append(findings, policy.Finding{
-			Code: policy.CodeInvalidClusterDNS, Severity: policy.SeverityError, EnforcedBy: policy.EnforcedByNode,
-			Message: fmt.Sprintf("%s[%d]: %q is not an IP address: skipped by the kubelet", f.dnsOrigin.Name(), i, text),
-			Field:   policy.FieldClusterDNS, Hint: "give an IPv4 or IPv6 address without port and zone",
-		})
-	}
-	return findings
-}
-
 // parseAddrs parses texts. Invalid addresses are skipped.
 func parseAddrs(texts []string) (addrs []netip.Addr) {
 	for _, text := range texts {
@@ -250,9 +210,6 @@ func parseAddrs(texts []string) (addrs []netip.Addr) {
 	}
 	return addrs
 }
-
-// inField returns the location of a field of an unknown file.
-func inField(path string) document.Location { return document.Location{Field: path} }
 
 // CheckRules adds the problems of the node rules to p.
 func CheckRules(c *v1alpha1.NodeConfiguration, p *config.Problems) {
@@ -301,7 +258,7 @@ func NewServerNode[C any](c v1alpha1.NodeServerConfiguration, s *config.Source[C
 	if n.NodeName == "" {
 		return Node{}, nil, s.Missing("node.nodeName", "")
 	}
-	node, err := newNode(n, c.Autopath, facts{}, s)
+	node, err := newNode(n, c.Autopath, Node{}, s)
 	if err != nil {
 		return Node{}, nil, err
 	}
@@ -317,7 +274,7 @@ func NewServerNode[C any](c v1alpha1.NodeServerConfiguration, s *config.Source[C
 // NewClusterNode returns a node of the cluster of a webhook. Facts that are not set are those of a cluster
 // with default settings.
 func NewClusterNode[C any](c v1alpha1.NodeConfiguration, s *config.Source[C]) (Node, error) {
-	node, err := newNode(c, v1alpha1.AutopathConfiguration{}, clusterFacts(), s)
+	node, err := newNode(c, v1alpha1.AutopathConfiguration{}, clusterNode(), s)
 	if err == nil {
 		_, err = node.Engine() // names the field
 	}
