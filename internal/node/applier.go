@@ -80,7 +80,7 @@ type Applier struct {
 
 	settings atomic.Pointer[Settings]
 	tasks    sync.WaitGroup
-	queue    *queue // of files to refresh
+	wake     chan struct{} // has a token when a cause was scheduled
 	facts    confirmation
 
 	deleted atomic.Bool // a directory of sandboxes was removed, which is logged
@@ -118,6 +118,8 @@ type memory struct {
 	recognized recognition
 	request    *podfile.Request // of a shim; nil: there is none
 	reported   cri.Outcome
+
+	due [causeSettings + 1]time.Time // when the file is to be compared, by cause; zero: not. Guarded by Applier.mu
 }
 
 // recognition is the last text of the runtime that was known to be right for the pod. The zero value is none.
@@ -143,7 +145,7 @@ func (s *sandbox) lastDrift() Drift {
 
 // newApplier returns an Applier without sandboxes.
 func newApplier(metrics *Metrics, log *slog.Logger) *Applier {
-	return &Applier{Metrics: metrics, Log: log, queue: newQueue()}
+	return &Applier{Metrics: metrics, Log: log, wake: make(chan struct{}, 1)}
 }
 
 // SetSettings applies settings to every decision from now on. Pods that were decided before are

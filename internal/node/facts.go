@@ -95,13 +95,13 @@ func FollowedAnnotations() []string {
 func (a *Applier) PodChanged(uid string) {
 	for _, s := range a.list() {
 		if s.UID == uid {
-			a.queue.push(s.ID, causePod)
+			a.schedule(s, causePod, 0)
 		}
 	}
 }
 
-// delay reports whether the file of s was rewritten less than podInterval ago. Then s is queued
-// again after it.
+// delay reports whether the file of s was rewritten less than podInterval ago. Then it is
+// due after it.
 func (a *Applier) delay(s *sandbox) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func (a *Applier) delay(s *sandbox) bool {
 	if s.refreshed.IsZero() || wait <= 0 {
 		return false
 	}
-	a.queue.pushLater(s.ID, causePod, wait)
+	a.schedule(s, causePod, wait)
 	return true
 }
 

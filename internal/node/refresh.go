@@ -5,11 +5,9 @@ package node
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -17,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
@@ -40,49 +37,6 @@ const (
 // ignored.
 const RefreshAnnotation = "dnsconfigurer.dev/refresh"
 
-const (
-	refreshPause   = 5 * time.Millisecond // between two rewrites, on average
-	verifyInterval = 5 * time.Minute      // of all files; reading the files of 110 pods takes some milliseconds
-)
-
-// Run refreshes files until ctx ends: those in the queue, and all at verifyInterval. It must be called once.
-func (a *Applier) Run(ctx context.Context) error {
-	verify := time.NewTicker(verifyInterval)
-	defer verify.Stop()
-	for ctx.Err() == nil {
-		id, c, wait, ok := a.queue.pop()
-		if ok {
-			a.refreshQueued(ctx, id, c)
-			continue
-		}
-		var due <-chan time.Time
-		if wait > 0 {
-			due = time.After(wait)
-		}
-		select {
-		case <-a.queue.wake:
-		case <-due:
-		case <-verify.C:
-			a.refreshAll(causeVerify)
-		case <-ctx.Done():
-		}
-	}
-	time.Sleep(touchDelay)
-	for id, c, _, ok := a.queue.pop(); ok; id, c, _, ok = a.queue.pop() {
-		if c == causeTouch {
-			a.refreshQueued(ctx, id, c)
-		}
-	}
-	return nil
-}
-
-// refreshAll queues all sandboxes.
-func (a *Applier) refreshAll(c cause) {
-	for _, s := range a.list() {
-		a.queue.push(s.ID, c)
-	}
-}
-
 // list returns the sandboxes in the order of their pods' names.
 func (a *Applier) list() []*sandbox {
 	a.mu.Lock()
@@ -95,56 +49,6 @@ func (a *Applier) list() []*sandbox {
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
 	})
 	return list
-}
-
-// refreshQueued refreshes the file of a sandbox, and waits after a rewrite, so that the rate is
-// not exceeded. Half of the pause is random: pods of several nodes that read their files again
-// do not send their queries at the same time.
-func (a *Applier) refreshQueued(ctx context.Context, id string, c cause) {
-	a.mu.Lock()
-	s := a.sandboxes[id]
-	a.mu.Unlock()
-	if s == nil {
-		return // it was removed
-	}
-	defer a.recoverPanic(s.Sandbox)
-	switch {
-	case c == causeTouch:
-		a.touch(s)
-		return
-	case c == causePod && a.delay(s):
-		return
-	}
-	next := time.Now().Add(refreshPause/2 + rand.N(refreshPause))
-	if result, _ := a.refresh(s, c); result == Refreshed {
-		daemon.Sleep(ctx, time.Until(next))
-	}
-}
-
-// refresh processes a cause of a refresh. The result is "" if the Applier does not decide the pod's DNS;
-// detail is the reason.
-func (a *Applier) refresh(s *sandbox, c cause) (result RefreshResult, detail string) {
-	settings, done := a.takeTurn(s)
-	defer done()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case a.isGone(s.ID, s.path):
-		a.remove(s.ID)
-		return "", "the sandbox was removed"
-	case s.path == "":
-		return "", "the pod has no container yet"
-	case s.err != nil:
-		return "", "the pod was not found"
-	}
-	s.updateAnnotations(settings)
-	st := newStep(settings, s)
-	st.cause = c
-	a.process(c.event(), st)
-	if st.result != "" {
-		a.Metrics.countRefresh(st.result)
-	}
-	return st.result, st.detail
 }
 
 // Why a decision is not written.
@@ -270,8 +174,8 @@ func (a *Applier) rewrite(st *step, f *content) (err error) {
 // touchDelay is the time from a late write to Touch, in which the kernel has copied the text.
 const touchDelay = 5 * time.Millisecond
 
-// touchLater queues s for touch.
-func (a *Applier) touchLater(s *sandbox) { a.queue.pushLater(s.ID, causeTouch, touchDelay) }
+// touchLater schedules touch.
+func (a *Applier) touchLater(s *sandbox) { a.schedule(s, causeTouch, touchDelay) }
 
 // touch sets the time of a file that was rewritten, see [podfile.File.Touch].
 func (a *Applier) touch(s *sandbox) {

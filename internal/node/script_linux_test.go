@@ -202,11 +202,11 @@ func (s *nodeScript) commands() map[string]func(rest string, words []string) str
 			return text
 		},
 		"queue": func(string, []string) string {
-			id, c, _, ok := s.queue.pop()
-			if !ok {
+			due, c, _ := s.next()
+			if due == nil {
 				return "nothing waits\n"
 			}
-			return fmt.Sprintf("%s waits for %s\n", id, nameOf(causes, c))
+			return fmt.Sprintf("%s waits for %s\n", due.ID, nameOf(causes, c))
 		},
 		"facts": func(string, []string) string {
 			return fmt.Sprintf("confirmed: %t\n", s.facts.covers(1<<policy.FromClusterDNS))

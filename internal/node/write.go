@@ -292,7 +292,7 @@ func (a *Applier) decideLater(st *step, request cri.Sandbox) cri.Report {
 	case r.Outcome == cri.Observed:
 	case st.recognized.as != asDue:
 		r.Outcome = cri.Unchanged
-		a.queue.push(st.ID, causeVerify)
+		a.schedule(st.sandbox, causeVerify, 0)
 	case isUnreachable(&st.pod, d):
 		r.Outcome, r.Detail = cri.Observed, unreachable
 	case hook.Mode != cri.Force && !a.facts.covers(factsOf(d)):
@@ -331,10 +331,10 @@ func (a *Applier) adopt(st *step, f *content) error {
 	return nil
 }
 
-// verifyLater queues s if its file does not have the decision. s.mu must be held.
+// verifyLater schedules a comparison of s if its file does not have the decision. s.mu must be held.
 func (a *Applier) verifyLater(s *sandbox) {
 	if !s.known.Equal(s.want) {
-		a.queue.push(s.ID, causeVerify)
+		a.schedule(s, causeVerify, 0)
 	}
 }
 
