@@ -157,7 +157,7 @@ test-load: ## send legitimate load to both DNS servers and to CoreDNS, four minu
 
 # At 2,000 queries a second: it leaves most of the machine to others.
 SOAK ?= 10m
-test-soak: ## send random names for SOAK (10m) and a million random packets to the cluster DNS server
+test-soak: ## send random names for SOAK (10m), signals and a million random packets to the cluster DNS server
 	@$(SUITE) -v $(GO) $(TEST) -timeout 30m -run '^TestRandom' ./test/hostile -args -duration $(SOAK) -packets 1000000
 
 # The jobserver of make is lost on the way through test/summary, about which make would warn.
