@@ -65,7 +65,7 @@ func readGoldenFiles(t *testing.T, dir string) []goldenFile {
 	for i, path := range paths {
 		g := &list[i]
 		g.name, g.path = strings.TrimSuffix(filepath.Base(path), ".txtar"), path
-		g.fixed, g.rules, g.reverse = &Hosts{TTL: 60}, &Rules{}, reverseRanges
+		g.fixed, g.rules, g.reverse = &Hosts{}, &Rules{}, reverseRanges
 		if g.archive, err = txtar.ParseFile(path); err != nil {
 			t.Fatal(err)
 		}
@@ -95,9 +95,7 @@ func readGoldenFiles(t *testing.T, dir string) []goldenFile {
 			case word == "stubs":
 				g.stubs = parseStubs(t, f.Data)
 			case word == "addresses":
-				if err := g.fixed.Add(string(f.Data)); err != nil {
-					t.Fatal(err)
-				}
+				g.fixed = parseHosts(t, f)
 			case word == "answers":
 				addRules(t, f.Data, g.rules.AddAnswer)
 			case word == "rewrites":
@@ -110,6 +108,16 @@ func readGoldenFiles(t *testing.T, dir string) []goldenFile {
 		}
 	}
 	return list
+}
+
+// parseHosts parses lines of a hosts file, which are for addresses only in "addresses only".
+func parseHosts(t *testing.T, f *txtar.File) *Hosts {
+	t.Helper()
+	h := &Hosts{TTL: 60, AddressesOnly: strings.HasSuffix(f.Name, " only")}
+	if err := h.Add(string(f.Data)); err != nil {
+		t.Fatal(err)
+	}
+	return h
 }
 
 // addRules adds the rules of the lines.

@@ -8,8 +8,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
@@ -45,41 +43,6 @@ func TestWalk_HeaderFlags(t *testing.T) {
 			}
 		}
 	}
-}
-
-// takeSlots takes n slots for search lists of n clients.
-func takeSlots(l *limiter, n int) (slots []*slot) {
-	for i := range n {
-		slots = append(slots, l.admit(clientAddr(i), kindSearch, time.Now()))
-	}
-	return slots
-}
-
-// TestWalk_Limit: the number of queries that walks send at the same time is limited. A walk above
-// the limit fails at once with SERVFAIL, which is not cached, and the next walk below it succeeds.
-func TestWalk_Limit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newTestServer(t, "loaded", Config{Upstream: parseRecords(t, "web.corp.example. 300 IN A 192.0.2.1").exchange,
-			Autopath: Autopath{HostSuffixes: []fqdn.Name{mustName(t, "corp.example")}}})
-		const limit = DefaultMaxQueries - 3*DefaultMaxQueries/32 // without the reserves of other kinds
-		for _, tt := range []struct {
-			inFlight, cached int
-			rcode            int
-		}{{limit, 0, dns.RcodeServerFailure}, {limit - 1, 0, dns.RcodeServerFailure}, {limit - 100, 2, dns.RcodeSuccess}} {
-			s.SetForwarding(*s.forwarding.Load()) // clears the cache
-			slots := takeSlots(s.queries, tt.inFlight)
-			if m := exchangeDirect(t, s.Server, newQuery(autopathName("web", "shop"), dns.TypeA)); m.Rcode != tt.rcode {
-				t.Errorf("with %d queries in flight: got %v, want %s", tt.inFlight, m, dns.RcodeToString[tt.rcode])
-			}
-			s.running.Wait()
-			if got := s.queries.inUse(); got != tt.inFlight || s.cache.Stats().Entries != tt.cached {
-				t.Errorf("after the walk %d queries are in flight, %d answers cached, want %d and %d",
-					got, s.cache.Stats().Entries, tt.inFlight, tt.cached)
-			}
-			releaseAll(slots...)
-		}
-		s.expectFree(t)
-	})
 }
 
 // TestWalk_Metrics checks how many candidates walks try, and how many queries they send.

@@ -151,31 +151,6 @@ func TestSlots_SearchLists(t *testing.T) {
 	})
 }
 
-// TestSlots_PlainNames: the names of one client that no server answers leave slots to others, and
-// after 200 ms to other names of the client itself. The names that were refused are not cached.
-func TestSlots_PlainNames(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newTestServer(t, "loaded", Config{Upstream: silentFor(t, "hang")})
-		var flood, refused, others, own pending
-		flood.send(t, s.Server, podAddr, DefaultMaxQueries-3*DefaultMaxQueries/32-DefaultMaxQueries/16, "w", "hang.example.", dns.TypeA)
-		refused.send(t, s.Server, podAddr, 10, "x", "example.", dns.TypeA)
-		expectRcodes(t, "while all of the client's slots are new", refused, "SERVFAIL")
-		if n := s.counterSum(t, "dnsconfigurer_dns_refusals_total", "budget=plain", "reason=budget"); n != 10 {
-			t.Errorf("%d refusals were counted, want 10", n)
-		}
-		for i := range 100 {
-			others.send(t, s.Server, clientAddr(i), 1, fmt.Sprint("y", i), "example.", dns.TypeA)
-		}
-		expectRcodes(t, "other clients", others, "NOERROR")
-		time.Sleep(replaceAfter)
-		own.send(t, s.Server, podAddr, 10, "x", "example.", dns.TypeA)
-		expectRcodes(t, "the refused names, after 200 ms", own, "NOERROR")
-		expectRcodes(t, "the silent names", flood, "SERVFAIL")
-		synctest.Wait()
-		s.expectFree(t)
-	})
-}
-
 // TestSlots_WithoutEDNS: a client that cannot read why a query was refused gets no reply, and asks again. The failure of
 // other servers is a reply, also to such a client, and so is a refusal for another reason.
 func TestSlots_WithoutEDNS(t *testing.T) {
@@ -365,18 +340,6 @@ func TestSlots_ManyClients(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// TestSlots_FastPath: answers that need no other server take no slot.
-func TestSlots_FastPath(t *testing.T) {
-	s := newTestServer(t, smallCluster, Config{Upstream: silentFor(t, "never")})
-	exchangeDirect(t, s.Server, newQuery("www.example.", dns.TypeA))
-	s.queries = nil // a use would panic
-	for _, name := range []string{"web.default.svc.cluster.local.", "none.default.svc.cluster.local.", "www.example."} {
-		if m := exchangeDirect(t, s.Server, newQuery(name, dns.TypeA)); m.Rcode == dns.RcodeServerFailure {
-			t.Errorf("%s: got %v", name, m)
-		}
 	}
 }
 

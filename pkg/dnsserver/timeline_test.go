@@ -87,6 +87,8 @@ func newTimeline(t *testing.T, file goldenFile, ignoresOption bool) *timeline {
 		forwarding.Stubs = append(forwarding.Stubs, stub)
 	}
 	l.server.SetForwarding(forwarding)
+	l.server.SetHosts(file.fixed)
+	l.server.SetRules(file.rules)
 	return l
 }
 
@@ -99,6 +101,16 @@ func (l *timeline) run(t *testing.T, file goldenFile) (replies []string) {
 			l.records = parseRecords(t, string(step.Data))
 		case "hosts":
 			l.server.SetHostSuffixes(parseNames(t, step.Data))
+		case "addresses":
+			l.server.SetHosts(parseHosts(t, step))
+		case "answers", "rewrites": // instead of all rules
+			rules := &Rules{}
+			if word == "answers" {
+				addRules(t, step.Data, rules.AddAnswer)
+			} else {
+				addRules(t, step.Data, rules.AddRewrite)
+			}
+			l.server.SetRules(rules)
 		case "sleep":
 			d, err := time.ParseDuration(rest)
 			if err != nil {
