@@ -92,7 +92,9 @@ func (p *plugin) lose() {
 func (p *plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
 	defer p.recoverPanic("RunPodSandbox")
 	s := describe(pod)
-	p.add(s)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sandboxes[s.ID] = &sandbox{Sandbox: s, isNew: true}
 	p.link.Send(podfile.Event{Kind: podfile.Started, Sandbox: s})
 	return nil
 }
@@ -112,12 +114,14 @@ func (p *plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error 
 	return nil
 }
 
-// end removes a sandbox, here and in the agent.
+// end removes a sandbox, here and in the agent, unless it was stopped before.
 func (p *plugin) end(pod *api.PodSandbox) {
-	if !p.remove(pod.GetId()) {
-		return // it was stopped before
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if id := pod.GetId(); p.sandboxes[id] != nil {
+		delete(p.sandboxes, id)
+		p.link.Send(podfile.Event{Kind: podfile.Removed, Sandbox: podfile.Sandbox{ID: id}})
 	}
-	p.link.Send(podfile.Event{Kind: podfile.Removed, Sandbox: podfile.Sandbox{ID: pod.GetId()}})
 }
 
 // CreateContainer is called before a container is created. A container that mounts another file,
@@ -133,21 +137,6 @@ func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox,
 	_, result := p.link.Ask(ctx, e)
 	p.metrics.containers.WithLabelValues(string(result)).Inc()
 	return nil, nil, nil
-}
-
-func (p *plugin) add(s podfile.Sandbox) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.sandboxes[s.ID] = &sandbox{Sandbox: s, isNew: true}
-}
-
-// remove removes a sandbox, and reports whether it was there.
-func (p *plugin) remove(id string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, found := p.sandboxes[id]
-	delete(p.sandboxes, id)
-	return found
 }
 
 // withoutPredecessors removes sandboxes without a container whose pod has another sandbox with

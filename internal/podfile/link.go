@@ -88,17 +88,32 @@ func (l *Link) Run(ctx context.Context) error {
 func (l *Link) serve(ctx context.Context, conn net.Conn) error {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	queue := l.connect(conn)
+	queue := make(chan Event, queueSize)
+	l.mu.Lock()
+	l.conn, l.queue, l.waiting, l.slow = conn, queue, map[uint64]chan Ack{}, false
+	l.mu.Unlock()
 	ended := make(chan error, 1)
 	go func() {
 		ended <- Read(conn, func(a Ack) error {
-			l.acknowledge(a)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.slow = false
+			if w := l.waiting[a.Sequence]; w != nil {
+				w <- a
+				delete(l.waiting, a.Sequence)
+			}
 			return nil
 		})
 		conn.Close() // ends a write
 	}()
 	err := l.write(ctx, conn, queue, ended)
-	l.disconnect(conn)
+	conn.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.waiting {
+		close(w)
+	}
+	l.conn, l.waiting = nil, nil
 	return err
 }
 
@@ -124,34 +139,6 @@ func (l *Link) write(ctx context.Context, conn net.Conn, queue <-chan Event, end
 				return err
 			}
 		}
-	}
-}
-
-func (l *Link) connect(conn net.Conn) <-chan Event {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.conn, l.queue, l.waiting, l.slow = conn, make(chan Event, queueSize), map[uint64]chan Ack{}, false
-	return l.queue
-}
-
-func (l *Link) disconnect(conn net.Conn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	conn.Close()
-	l.conn = nil
-	for _, w := range l.waiting {
-		close(w)
-	}
-	l.waiting = nil
-}
-
-func (l *Link) acknowledge(a Ack) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.slow = false
-	if w := l.waiting[a.Sequence]; w != nil {
-		w <- a
-		delete(l.waiting, a.Sequence)
 	}
 }
 

@@ -111,8 +111,8 @@ func (a *announcer) replay(ctx context.Context, send func(podfile.Event) error) 
 		}
 	}
 	var failed error
-	for _, ref := range list {
-		e, err := a.describe(ctx, ref.ID, podfile.Request{})
+	for _, id := range list {
+		e, err := a.describe(ctx, id, podfile.Request{})
 		if err != nil {
 			failed = cmp.Or(failed, err)
 		} else if err := send(e); err != nil {
@@ -123,7 +123,7 @@ func (a *announcer) replay(ctx context.Context, send func(podfile.Event) error) 
 	return send(podfile.Event{Kind: podfile.Synchronized})
 }
 
-func (a *announcer) list(ctx context.Context) ([]cri.SandboxRef, error) {
+func (a *announcer) list(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return a.runtime.ReadySandboxes(ctx)

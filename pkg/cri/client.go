@@ -5,14 +5,19 @@ package cri
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -27,8 +32,7 @@ const (
 	filterState = 2 // PodSandboxFilter.state
 	listItems   = 1 // ListPodSandboxResponse.items
 
-	sandboxID       = 1 // PodSandbox
-	sandboxMetadata = 2
+	sandboxID = 1 // PodSandbox.id
 
 	statusRequestID      = 1 // PodSandboxStatusRequest
 	statusRequestVerbose = 2
@@ -64,14 +68,8 @@ func NewClient(endpoint string) (*Client, error) {
 // Close closes the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// SandboxRef identifies a sandbox and its pod.
-type SandboxRef struct {
-	ID  string // of the sandbox
-	UID string // of the pod
-}
-
-// ReadySandboxes returns the sandboxes that run.
-func (c *Client) ReadySandboxes(ctx context.Context) (list []SandboxRef, err error) {
+// ReadySandboxes returns the IDs of the sandboxes that run.
+func (c *Client) ReadySandboxes(ctx context.Context) (ids []string, err error) {
 	// The zero state is SANDBOX_READY. An empty message selects it.
 	filter := appendBytes(nil, listFilter, appendBytes(nil, filterState, nil))
 	reply, err := c.call(ctx, listPodSandbox, filter)
@@ -79,22 +77,12 @@ func (c *Client) ReadySandboxes(ctx context.Context) (list []SandboxRef, err err
 		return nil, fmt.Errorf("container runtime at %w", err)
 	}
 	err = rangeMessages(reply, listItems, func(item []byte) error {
-		var ref SandboxRef
-		s := Sandbox{}
-		err := rangeFields(item, func(f field) error {
-			switch f.number {
-			case sandboxID:
-				ref.ID = string(f.value)
-			case sandboxMetadata:
-				return rangeFields(f.value, s.readMetadata)
-			}
+		return rangeMessages(item, sandboxID, func(id []byte) error {
+			ids = append(ids, string(id))
 			return nil
 		})
-		ref.UID = s.UID
-		list = append(list, ref)
-		return err
 	})
-	return list, err
+	return ids, err
 }
 
 // SandboxStatus returns a sandbox, without its DNS and hostname, and the path of the file that the
@@ -129,10 +117,54 @@ func (c *Client) call(ctx context.Context, method string, request []byte, option
 	var reply frame
 	if err := c.conn.Invoke(ctx, method, &frame{mem.BufferSlice{mem.SliceBuffer(request)}}, &reply, options...); err != nil {
 		path := strings.TrimPrefix(c.conn.Target(), "unix://")
-		return nil, fmt.Errorf("%s: %w", path, newCallError(path, "start it", err))
+		return nil, fmt.Errorf("%s: %s", path, describeCall(path, status.Convert(err)))
 	}
 	defer reply.data.Free()
 	return reply.data.Materialize(), nil
+}
+
+// describeCall returns why the socket at path cannot be reached, or what its server replied, without the
+// words of gRPC.
+func describeCall(path string, s *status.Status) string {
+	text := strings.TrimPrefix(s.Message(), "latest balancer error: ")
+	if quoted, ok := strings.CutPrefix(text, "connection error: desc = "); ok { // transport.ConnectionError.Error
+		if plain, err := strconv.Unquote(quoted); err == nil {
+			text = plain
+		}
+	}
+	text = strings.TrimPrefix(text, "transport: Error while dialing: ")
+	if dialed, ok := strings.CutPrefix(text, "dial unix "); ok {
+		if at, reason, ok := strings.Cut(dialed, ": connect: "); ok {
+			return describeDial(path, at, reason)
+		}
+	}
+	if s.Code() == codes.DeadlineExceeded && strings.HasPrefix(text, "context deadline exceeded") {
+		return "no reply in time"
+	}
+	return cmp.Or(text, s.Code().String())
+}
+
+// describeDial returns why there is no connection to the socket at. A shim replies with the error of the
+// runtime's socket, which is not the one of the call.
+func describeDial(path, at, reason string) string {
+	next := "start it"
+	switch reason {
+	case syscall.ENOENT.Error():
+		reason = "no such socket"
+	case syscall.ECONNREFUSED.Error():
+		reason = "no process serves it"
+	case syscall.EACCES.Error():
+		next = "run this command as root"
+	default:
+		next = "" // such as EAGAIN: a process serves it, and does not accept connections
+	}
+	switch {
+	case at != path:
+		return fmt.Sprintf("container runtime at %s: %s", at, reason)
+	case next == "":
+		return reason
+	}
+	return fmt.Sprintf("%s: %s", reason, next)
 }
 
 // readStatus reads a field of a PodSandboxStatus.
