@@ -68,8 +68,9 @@ func (n *fileNode) version() {
 	}
 }
 
-// TestShim_BadConfig starts the shim with configurations that are invalid: it serves, sandboxes
-// pass, and when the files are valid the next sandbox is decided. `config check` finds the same error.
+// TestShim_BadConfig starts the shim with files that are invalid: it serves, sandboxes pass, and when the files are valid
+// the next sandbox is decided. `config check` finds the same error. TestSource_ErrorLocations of internal/shim and
+// TestCheckValues of internal/config have more errors.
 func TestShim_BadConfig(t *testing.T) {
 	place := regexp.MustCompile(`:[0-9]+:[0-9]+`)
 	for _, tt := range []struct {
@@ -85,30 +86,8 @@ func TestShim_BadConfig(t *testing.T) {
 				"users: [{name: u, user: {client-certificate: /nowhere/cert.pem, client-key: /nowhere/key.pem}}]\n" +
 				"contexts: [{name: c, context: {cluster: c, user: u}}]\ncurrent-context: c\n"},
 			"/nowhere/cert.pem"},
-		{"no node name", map[string]string{"shim.yaml": strings.Replace(fileShim, ", nodeName: Worker", "", 1)},
-			"node.nodeName: missing"},
-		{"no node name and no API server",
-			map[string]string{
-				"shim.yaml": strings.NewReplacer(", nodeName: Worker", "", "kubeconfig: $DIR/kubeconfig\n", "").Replace(fileShim)},
-			"node.nodeName: missing"},
-		{"no node facts", map[string]string{"shim.yaml": strings.Replace(fileShim, "kubeletConfig: kubelet.yaml, ", "", 1)},
-			"node facts missing"},
 		{"a misspelled mode", map[string]string{"shim.yaml": fileShim + "mode: Guess\n"},
 			`mode: "Guess": want Generate, Force or Observe`},
-		{"Force without a cluster DNS",
-			map[string]string{"shim.yaml": fileShim + "mode: Force\n",
-				"kubelet.yaml": strings.Replace(nodeKubelet, "clusterDNS: [10.96.0.10]\n", "", 1)},
-			"mode: Force without a cluster DNS"},
-		{"Fail without a kubeconfig",
-			map[string]string{"shim.yaml": strings.Replace(fileShim, "kubeconfig: $DIR/kubeconfig\n", "onUnknownPod: Fail\n", 1)},
-			`onUnknownPod: "Fail": without a kubeconfig no pod of the API server would start`},
-		{"a lookup without end", map[string]string{"shim.yaml": strings.Replace(fileShim, "lookupTimeout: 30s", "lookupTimeout: 31s", 1)},
-			`lookupTimeout: "31s": want 100ms to 30s`},
-		{"Observe that fails", map[string]string{"shim.yaml": fileShim + "mode: Observe\nonUnknownPod: Fail\n"},
-			`onUnknownPod: "Fail": mode Observe changes nothing`},
-		{"an unknown field", map[string]string{"shim.yaml": fileShim + "mod: Force\n"}, `unknown field "mod"`},
-		{"a name as node cache", map[string]string{"shim.yaml": fileShim + "autopath: {nodeCache: localhost}\n"},
-			`autopath.nodeCache: "localhost" is not an IP address`},
 		{"http is not an address", map[string]string{"shim.yaml": strings.Replace(fileShim, "$HTTP", "nonsense", 1)},
 			`http: "nonsense" is not an address with a port`},
 		{"half a kubelet file", map[string]string{"kubelet.yaml": "apiVersion: kubelet.config.k8s.io/v1beta1\nki"}, "kubelet.yaml:"},

@@ -87,6 +87,7 @@ func TestCheckValues(t *testing.T) {
 		{"shim", "lookupTimeout: 31s", `lookupTimeout: "31s": want 100ms to 30s`},
 		{"shim", "lookupTimeout: 99ms", `lookupTimeout: "99ms": want 100ms to 30s`},
 		{"shim", "node: {nodeIPs: [192.0.2.1, x]}", `node.nodeIPs[1]: "x" is not an IP address`},
+		{"shim", "autopath: {nodeCache: localhost}", `autopath.nodeCache: "localhost" is not an IP address`},
 		{"shim", "node: {clusterDNS: [x]}", `node.clusterDNS[0]: "x" is not an IP address`},
 		{"shim", "node: {allowedOverrides: [Autopath]}", `node.allowedOverrides[0]: "Autopath": want Default, ClusterFirst`},
 		{"agent", "sandboxDirectories: [/]", `sandboxDirectories[0]: "/" is not an absolute path below /`},

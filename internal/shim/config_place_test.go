@@ -37,6 +37,10 @@ func TestSource_ErrorLocations(t *testing.T) {
 		{"no cluster DNS", header + "node: {clusterDNS: [], clusterDomain: '', resolvConf: '', nodeName: worker}\nmode: Force\n",
 			[]string{"4:1 mode | Force without a cluster DNS would give pods the host's DNS: " +
 				"set clusterDNS in the kubelet's configuration, or as node.clusterDNS"}},
+		{"Fail without an API server", header + "onUnknownPod: Fail\n", []string{
+			`3:1 onUnknownPod | "Fail": without a kubeconfig no pod of the API server would start: set kubeconfig`}},
+		{"Fail in mode Observe", header + "mode: Observe\nonUnknownPod: Fail\n", []string{
+			`4:1 onUnknownPod | "Fail": mode Observe changes nothing: want "Passthrough"`}},
 		{"an invalid domain", header + "node: {clusterDNS: [], clusterDomain: 'a b', resolvConf: '', nodeName: worker}\n",
 			[]string{`3:24 node.clusterDomain | "a b": want one DNS name, such as cluster.local`}},
 		{"two", header + "mode: Guess\nlookupTimeout: 1h\n", []string{

@@ -19,20 +19,24 @@ import (
 // its letter, "" for none.
 func ChoiceFlag(flags *pflag.FlagSet, at *string, name, short, text string, values ...string) {
 	*at = values[0]
-	flags.VarP(choice{at, values}, name, short, text)
+	flags.VarP(choice{at: at, values: values}, name, short, text)
 	SetValues(flags, name, values)
 }
 
-// choice is the value of a ChoiceFlag.
+// choice is the value of a ChoiceFlag or a FormatFlag.
 type choice struct {
 	at     *string
 	values []string
+	lines  bool // of JSON
 }
 
 func (c choice) Type() string   { return "string" }
 func (c choice) String() string { return *c.at }
 
 func (c choice) Set(text string) error {
+	if c.lines && text == "jsonl" {
+		text = "json"
+	}
 	if !slices.Contains(c.values, text) {
 		return fmt.Errorf("want %s", joinOr(c.values))
 	}
@@ -44,18 +48,8 @@ func (c choice) Set(text string) error {
 // another name of the format json.
 func FormatFlag(flags *pflag.FlagSet, at *string, text string, formats ...string) {
 	*at = formats[0]
-	flags.VarP(format{choice{at, formats}}, "output", "o", text)
+	flags.VarP(choice{at, formats, true}, "output", "o", text)
 	SetValues(flags, "output", formats)
-}
-
-// format is the value of a FormatFlag.
-type format struct{ choice }
-
-func (f format) Set(text string) error {
-	if text == "jsonl" {
-		text = "json"
-	}
-	return f.choice.Set(text)
 }
 
 // ClusterFlags registers the flags of a command that reads a cluster.
