@@ -4,6 +4,7 @@
 package daemon_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,66 +12,42 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
-	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 )
 
-// TestHTTP_PortInUse: a server goes on if its port for metrics is in use.
-func TestHTTP_PortInUse(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	var log logbuffer.Buffer
-	ended := make(chan error)
-	go func() {
-		h := daemon.HTTP{Process: daemon.Process{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(&log, nil))}}
-		ended <- h.KeepServing(l.Addr().String(), daemon.ListenHTTP)(ctx)
-	}()
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(log.String(), "retrying"); {
-		select {
-		case err := <-ended:
-			t.Fatalf("ended with %v", err)
-		default:
+// TestHTTP_KeepServing: a server goes on if its port for metrics is in use, which the log has once. The end of the
+// context does not open the socket once more.
+func TestHTTP_KeepServing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		began, opened := time.Now(), 0
+		listen := func(context.Context, string) (net.Listener, error) {
+			if opened++; opened == 3 {
+				stop()
+			}
+			return nil, errors.New("in use")
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the log says: %s", log.String())
+		var log bytes.Buffer
+		p := daemon.Process{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(&log, nil))}
+		err := daemon.HTTP{Process: p}.KeepServing(":0", listen)(ctx)
+		if took := time.Since(began); err != nil || opened != 3 || took != 20*time.Second {
+			t.Errorf("opened %d times in %v, want 3 in 20s; %v", opened, took, err)
 		}
-		runtime.Gosched()
-	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-}
-
-// TestHTTP_KeepServingEnds: the end of the context does not open the socket once more.
-func TestHTTP_KeepServingEnds(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	opened := 0
-	listen := func(context.Context, string) (net.Listener, error) {
-		opened++
-		stop()
-		return nil, errors.New("in use")
-	}
-	h := daemon.HTTP{Process: daemon.Process{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}}
-	if err := h.KeepServing(":0", listen)(ctx); err != nil || opened != 1 {
-		t.Errorf("opened %d times, want 1; %v", opened, err)
-	}
-	h.Metrics = prometheus.NewRegistry()
-	if err := h.KeepServing(":0", listen)(ctx); err != nil || opened != 1 {
-		t.Errorf("opened %d times after the end, want 1; %v", opened, err)
-	}
+		if n := strings.Count(log.String(), "retrying"); n != 1 {
+			t.Errorf("%d lines, want 1:\n%s", n, &log)
+		}
+		p.Metrics = prometheus.NewRegistry()
+		if err := (daemon.HTTP{Process: p}).KeepServing(":0", listen)(ctx); err != nil || opened != 3 {
+			t.Errorf("opened %d times after the end, want 3; %v", opened, err)
+		}
+	})
 }
 
 func TestHTTP_Ready(t *testing.T) {
