@@ -248,9 +248,6 @@ func (s *Source[C]) ApplyFlags(c *C) {
 // isSet reports whether a flag overrides the file.
 func (s *Source[C]) isSet(flag string) bool { return flag != "" && s.flags.Changed(flag) }
 
-// IsSet reports whether the flag of the field at path overrides the file.
-func (s *Source[C]) IsSet(path string) bool { return s.isSet(s.flagName(path)) }
-
 // Path returns the path of the file; "": there is none.
 func (s *Source[C]) Path() string { return s.path }
 
@@ -265,21 +262,16 @@ func (s *Source[C]) flagName(path string) string {
 	return ""
 }
 
-// FieldName returns what the field at path is called on the command line.
-func (s *Source[C]) FieldName(path string) string {
-	if flag := s.flagName(path); flag != "" {
-		return "--" + flag
-	}
-	return path
-}
-
 // places returns the places of the file.
 func (s *Source[C]) places() *Places { return &Places{s.path, s.positions} }
 
 // Origin returns where the field at path is set: its flag, or the file and the path.
 func (s *Source[C]) Origin(path string) document.Location {
-	if s.path == "" || s.IsSet(path) {
-		return document.Location{Field: s.FieldName(path)}
+	switch flag := s.flagName(path); {
+	case flag != "" && (s.path == "" || s.isSet(flag)):
+		return document.Location{Field: "--" + flag}
+	case s.path == "":
+		return document.Location{Field: path}
 	}
 	return s.places().At(path)
 }
