@@ -116,7 +116,9 @@ func (in Input) CheckPods(m Manifest) error {
 		kinds = append(kinds, o.Kind)
 	}
 	err := fmt.Errorf("no pod or pod template in %s", strings.Join(in.Paths, ", "))
-	if len(kinds) > 0 {
+	if len(kinds) == 0 {
+		err = fmt.Errorf("%w: the List has no items: check what has written it, such as the namespace of kubectl get", err)
+	} else {
 		slices.Sort(kinds)
 		err = fmt.Errorf("%w: found only %s", err, strings.Join(slices.Compact(kinds), ", "))
 	}

@@ -149,8 +149,9 @@ func TestRead_SizeLimit(t *testing.T) {
 func TestReadPods_WithoutPods(t *testing.T) {
 	write(t, map[string]string{"s.yaml": service + "---\n" + service, "list.yaml": "apiVersion: v1\nkind: List\nitems: []\n"})
 	for path, want := range map[string]string{
-		"s.yaml":    "no pod or pod template in s.yaml: found only Service",
-		"list.yaml": "no pod or pod template in list.yaml",
+		"s.yaml": "no pod or pod template in s.yaml: found only Service",
+		"list.yaml": "no pod or pod template in list.yaml: the List has no items: " +
+			"check what has written it, such as the namespace of kubectl get",
 	} {
 		if _, err := (kube.Input{Paths: []string{path}}).ReadPods(t.Context(), nil); fmt.Sprint(err) != want {
 			t.Errorf("%s: got %v, want %s", path, err, want)

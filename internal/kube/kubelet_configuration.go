@@ -54,7 +54,7 @@ func ParseKubeletConfiguration(data []byte) (KubeletConfiguration, error) {
 		}
 		return KubeletConfiguration{}, err
 	}
-	var keys map[string]rawObject
+	var keys map[string]json.RawMessage
 	if err := document.Decode(js, &keys); err != nil {
 		return KubeletConfiguration{}, err
 	}

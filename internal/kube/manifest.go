@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"iter"
 	"path"
 	"path/filepath"
 	"slices"
@@ -91,12 +90,15 @@ func (p *parser) parse(data []byte) {
 		p.failFile(fmt.Errorf("larger than %d bytes", MaxManifest), "split it")
 		return
 	}
-	empty := true
-	for d := range p.documents(bytes.TrimPrefix(data, []byte("\ufeff"))) {
-		empty, p.item = false, d.item
-		p.object(d.json, d.inherited)
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	if values, isJSON, err := jsonDocuments(data); isJSON {
+		p.values(values, err)
+	} else {
+		for d := range yamlDocuments(data) {
+			p.document(d)
+		}
 	}
-	if empty && len(p.errs) == 0 {
+	if p.doc == nil && len(p.errs) == 0 {
 		p.Notes = append(p.Notes, &InputError{Location: Location{File: p.file}, Err: errors.New("no Kubernetes object found")})
 	}
 }
@@ -133,53 +135,34 @@ func (p *parser) at(field string) Location { return p.origin().At(p.origin().pat
 // origin returns the origin of the current object.
 func (p *parser) origin() origin { return origin{p.file, p.doc, p.item} }
 
-// documents yields the documents that are not empty, and sets p.doc to each.
-func (p *parser) documents(data []byte) iter.Seq[*manifestDocument] {
-	values, isJSON, err := jsonDocuments(data)
-	if !isJSON {
-		return p.yamlDocuments(data)
-	}
-	return func(yield func(*manifestDocument) bool) {
-		for i := range values {
+// values parses a stream of JSON values. err is the error of the value after them.
+func (p *parser) values(values []manifestDocument, err error) {
+	for i := range values {
+		if string(values[i].text) != "null" {
 			p.doc = &values[i]
-			if string(p.doc.json) != "null" && !yield(p.doc) {
-				return
-			}
+			p.object(p.doc.text, objectType{})
 		}
-		if err != nil {
-			p.doc = &manifestDocument{number: len(values) + 1, line: 1}
-			p.failAll(err, "")
-		}
+	}
+	if err != nil {
+		p.doc = &manifestDocument{number: len(values) + 1, line: 1}
+		p.failAll(err, "")
 	}
 }
 
-func (p *parser) yamlDocuments(data []byte) iter.Seq[*manifestDocument] {
-	return func(yield func(*manifestDocument) bool) {
-		for d := range yamlDocuments(data) {
-			for _, part := range p.parts(d) {
-				if p.doc = &part; !yield(p.doc) {
-					return
-				}
-			}
-		}
+// document parses a YAML document.
+func (p *parser) document(d manifestDocument) {
+	if p.splitList(d) {
+		return
 	}
-}
-
-// parts returns a YAML document with its JSON, or the items of a list. It records the errors of a document that is not YAML.
-func (p *parser) parts(d manifestDocument) []manifestDocument {
-	if items, ok := splitList(d); ok {
-		return items
-	}
-	var err error
-	if d.json, err = document.JSON(d.text, d.line); err != nil {
+	js, err := document.JSON(d.text, d.line)
+	switch {
+	case err != nil:
 		p.doc = &d
 		p.failAll(err, syntaxHint(d.text))
-		return nil
+	case string(js) != "null":
+		p.doc = &d
+		p.object(js, objectType{})
 	}
-	if string(d.json) == "null" {
-		return nil
-	}
-	return []manifestDocument{d}
 }
 
 // syntaxHint returns a hint for a document that is not YAML: it is a template, it is cut off, or it
@@ -238,7 +221,11 @@ var zoneTypes = []objectType{{"v1", "Namespace"}, {"v1", "Service"}, {"discovery
 // as in a PodList.
 func (p *parser) object(data []byte, inherited objectType) {
 	var t objectType
-	if err := document.Decode(data, &t); err != nil {
+	if string(data) == "null" {
+		p.fail("", errors.New("is null"), "remove the item, or write an object with apiVersion, kind and metadata")
+		return
+	}
+	if err := document.DecodeLarge(data, &t); err != nil {
 		p.fail("", fmt.Errorf("%w: %w", ErrNotAnObject, err), "an object has apiVersion, kind and metadata")
 		return
 	}
@@ -267,25 +254,25 @@ func (p *parser) list(data []byte, t, inherited objectType) {
 		p.fail("items", errors.New("a List inside a List is not supported"), "merge them into one List")
 		return
 	}
-	var list struct {
-		Items []rawObject `json:"items"`
-	}
-	if err := document.Decode(data, &list); err != nil {
+	r := document.NewReader("", data)
+	read := 0
+	err := r.Members(func(key string) error {
+		if key != "items" {
+			return r.Skip()
+		}
+		return r.Items(func() error {
+			item, err := r.Raw()
+			if err == nil {
+				p.item = fmt.Sprintf("items[%d].", read)
+				p.object(item, t.itemType())
+				read++
+			}
+			return err
+		})
+	})
+	p.item = ""
+	if err != nil {
 		field, hint, err := fieldOf(err)
 		p.fail(field, err, hint)
-		return
 	}
-	for i, o := range list.Items {
-		p.item = fmt.Sprintf("items[%d].", i)
-		p.object(o, t.itemType())
-	}
-	p.item = ""
-}
-
-// rawObject is an object that is decoded later.
-type rawObject []byte
-
-func (o *rawObject) UnmarshalJSON(b []byte) error {
-	*o = bytes.Clone(b)
-	return nil
 }

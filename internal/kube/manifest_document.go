@@ -27,19 +27,24 @@ type manifestDocument struct {
 	line   int    // of the file, at which text begins
 	before int    // the characters before text on that line
 	text   []byte // as written
-	json   []byte // text converted to JSON
-
-	item      string // the path of the object if the document is an item of a list, such as "items[2]."
-	inherited objectType
+	item   string // the path of the object if text is an item of a list with its dash, such as "items[2]."
 
 	positions *document.Positions // nil until the first position
+}
+
+// value returns the text. In an item of a list a blank replaces the dash: the columns are those of the file.
+func (d *manifestDocument) value() []byte {
+	if d.item == "" {
+		return d.text
+	}
+	return bytes.Replace(d.text, []byte("-"), []byte(" "), 1)
 }
 
 // position returns where in the file the value at field begins, or its closest existing
 // parent.
 func (d *manifestDocument) position(field string) (line, column int) {
 	if d.positions == nil {
-		d.positions = document.NewPositions(d.text)
+		d.positions = document.NewPositions(d.value())
 	}
 	at := d.positions.Of(strings.TrimPrefix(field, strings.TrimSuffix(d.item, ".")))
 	if at.Line == 1 {
@@ -94,8 +99,9 @@ func (d *manifestDocument) source() string {
 // document. Blank documents are skipped.
 func yamlDocuments(data []byte) iter.Seq[manifestDocument] {
 	return func(yield func(manifestDocument) bool) {
-		d, line, number := manifestDocument{line: 1}, 0, 0
+		d, line, start, end, number := manifestDocument{line: 1}, 0, 0, 0, 0
 		next := func() bool {
+			d.text = data[start:end:end]
 			if len(bytes.TrimSpace(d.text)) == 0 {
 				return true
 			}
@@ -105,15 +111,14 @@ func yamlDocuments(data []byte) iter.Seq[manifestDocument] {
 		}
 		for l := range bytes.Lines(data) {
 			line++
-			rest, ok := cutSeparator(l)
-			if !ok {
-				d.text = append(d.text, l...)
-				continue
+			if rest, ok := cutSeparator(l); ok {
+				if !next() {
+					return
+				}
+				d = manifestDocument{line: line, before: len(l) - len(rest)}
+				start = end + d.before
 			}
-			if !next() {
-				return
-			}
-			d = manifestDocument{line: line, before: len(l) - len(rest), text: bytes.Clone(rest)}
+			end += len(l)
 		}
 		next()
 	}
@@ -156,7 +161,7 @@ func jsonDocuments(data []byte) (values []manifestDocument, isJSON bool, _ error
 		line += bytes.Count(data[counted:start], []byte("\n"))
 		counted = start
 		before := utf8.RuneCount(data[bytes.LastIndexByte(data[:start], '\n')+1 : start])
-		values = append(values, manifestDocument{number: len(values) + 1, line: line, before: before, text: v, json: v})
+		values = append(values, manifestDocument{number: len(values) + 1, line: line, before: before, text: v})
 	}
 }
 

@@ -12,28 +12,42 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 )
 
-// splitList returns the items of a YAML list as documents of their own, as kubectl writes a List: a sequence in block style
-// below the key items. Parsed as a whole, the pods of a large cluster take 30 times the memory of their text. ok is false
-// if the document is not such a list, or an item is not an object by itself, such as one with an alias of another: then the
+// splitList parses the items of a YAML list one by one, as kubectl writes a List: a sequence in block style below the key
+// items. Parsed as a whole, the pods of a large cluster take 30 times the memory of their text. It returns false if the
+// document is not such a list, or an item is not an object by itself, such as one with an alias of another: then the
 // document is parsed as a whole, and its errors are reported.
-func splitList(d manifestDocument) (items []manifestDocument, ok bool) {
-	first, _, _ := bytes.Cut(d.text, []byte("\n"))
-	if d.before > 0 && len(bytes.TrimSpace(first)) > 0 || d.source() != "" {
-		return nil, false
+func (p *parser) splitList(d manifestDocument) bool {
+	line, _, _ := bytes.Cut(d.text, []byte("\n"))
+	if d.before > 0 && len(bytes.TrimSpace(line)) > 0 || d.source() != "" {
+		return false
 	}
-	rest, items := cutItems(d)
-	if len(items) == 0 {
-		return nil, false
+	first, end, indent, ok := findItems(d.text)
+	if !ok {
+		return false
 	}
+	head, items := d.text[:first], d.text[first:end]
+	rest := slices.Concat(head, bytes.Repeat([]byte("\n"), bytes.Count(items, []byte("\n"))), d.text[end:])
 	var t objectType
 	js, err := document.JSON(rest, d.line)
 	if err != nil || document.Decode(js, &t) != nil || !t.isList() {
-		return nil, false
+		return false
 	}
-	for i := range items {
-		items[i].inherited = t.itemType()
+	before := *p
+	d.line += bytes.Count(head, []byte("\n"))
+	for i := 0; len(items) > 0; i++ {
+		n := itemLen(items, indent)
+		item := manifestDocument{number: d.number, line: d.line, item: fmt.Sprintf("items[%d].", i), text: items[:n:n]}
+		js, err := document.JSON(item.value(), item.line)
+		if err != nil || !bytes.HasPrefix(js, []byte("{")) {
+			*p = before
+			return false
+		}
+		p.doc, p.item = &item, item.item
+		p.object(js, t.itemType())
+		d.line, items = d.line+bytes.Count(item.text, []byte("\n")), items[n:]
 	}
-	return items, true
+	p.item = ""
+	return true
 }
 
 var (
@@ -63,29 +77,6 @@ func findItems(text []byte) (first, end, indent int, ok bool) {
 		end += len(l)
 	}
 	return first, end, indent, indent >= 0
-}
-
-// cutItems returns the items of a document with their JSON, and the rest, in which the lines of the items are empty. In an
-// item, a blank replaces the dash, so that its columns are those of the file. There are no items if one is not an object.
-func cutItems(d manifestDocument) (rest []byte, items []manifestDocument) {
-	first, end, indent, ok := findItems(d.text)
-	if !ok {
-		return nil, nil
-	}
-	text, before := bytes.Clone(d.text[first:end]), d.text[:first]
-	rest = slices.Concat(before, bytes.Repeat([]byte("\n"), bytes.Count(text, []byte("\n"))), d.text[end:])
-	line := d.line + bytes.Count(before, []byte("\n"))
-	for len(text) > 0 {
-		n := itemLen(text, indent)
-		text[indent] = ' '
-		item := manifestDocument{number: d.number, line: line, item: fmt.Sprintf("items[%d].", len(items)), text: text[:n:n]}
-		var err error
-		if item.json, err = document.JSON(item.text, line); err != nil || !bytes.HasPrefix(item.json, []byte("{")) {
-			return nil, nil
-		}
-		items, line, text = append(items, item), line+bytes.Count(item.text, []byte("\n")), text[n:]
-	}
-	return rest, items
 }
 
 // itemLen returns the length of the first item in text, which begins with its line.

@@ -163,6 +163,7 @@ func TestParseManifest_Errors(t *testing.T) {
 		{"a list for dnsConfig", pod + "spec: {dnsConfig: [{options: []}]}\n", "f.yaml:4:8: spec.dnsConfig: is a list, must be a mapping"},
 		{"a List in a List", "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: List}]\n",
 			"f.yaml:3:9: items[0].items: a List inside a List is not supported"},
+		{"a null item", "apiVersion: v1\nkind: PodList\nitems:\n- null\n", "f.yaml:4:3: items[0]: is null"},
 		{"a number in an item of a List",
 			"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {hostname: 1}}\n",
 			"f.yaml:4:59: items[0].spec.hostname: is a number, must be a string"},
