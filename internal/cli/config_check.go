@@ -4,12 +4,14 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -178,7 +180,25 @@ func read(ctx context.Context, path string, stdin io.Reader) (entries []entry, p
 	return configMapEntries(f)
 }
 
+// readFile reads a configuration file or a Corefile, also in a ConfigMap.
 func readFile(ctx context.Context, path string, stdin io.Reader) (config.File, error) {
+	f, err := readText(ctx, path, stdin)
+	if err != nil {
+		return f, err
+	}
+	if len(bytes.TrimSpace(f.Text)) == 0 {
+		return f, f.Locate(errors.New("is empty: want a configuration file, a Corefile or a ConfigMap"))
+	}
+	if _, err := v1alpha1.ReadTypeMeta(f.Text); err != nil && helmAction.Match(f.Text) {
+		return f, f.Locate(errors.New("is a template: render the chart first, as with helm template"))
+	}
+	return f, nil
+}
+
+// helmAction matches actions of Helm, except those that a Corefile may have for the plugin template, such as {{ .Name }}.
+var helmAction = regexp.MustCompile(`(?m)^\s*\{\{|\{\{-?\s*(\.Values|\.Release|\.Chart|include)\b`)
+
+func readText(ctx context.Context, path string, stdin io.Reader) (config.File, error) {
 	if path != "-" {
 		f, err := config.ReadFile(path)
 		if errors.Is(err, syscall.EISDIR) {
