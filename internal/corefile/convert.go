@@ -37,6 +37,7 @@ func Problems(problems []Problem) error {
 
 // converter collects what the blocks of a Corefile become.
 type converter struct {
+	table  rules
 	blocks []Block
 	fields fields
 	notes  []Note
@@ -63,7 +64,7 @@ type stub struct {
 // comments, that answers as CoreDNS does with these blocks, and the differences. It returns an error if CoreDNS refuses
 // the blocks, or they do not serve a cluster.
 func Convert(blocks []Block) ([]byte, []Note, error) {
-	c := &converter{blocks: blocks, fields: fields{}}
+	c := &converter{table: readRules(), blocks: blocks, fields: fields{}}
 	for i := range blocks {
 		c.dropOld(&blocks[i])
 	}
@@ -222,27 +223,25 @@ func (c *converter) listen(b *Block, head Directive) {
 // other notes what the table says about a plugin and its properties.
 func (c *converter) other(d Directive) {
 	c.explain(d, d.Name)
-	lines := d.Body
-	if len(d.Args) > 0 {
-		lines = append([]Directive{{Name: d.Args[0], Line: d.Line, File: d.File}}, lines...)
+	if d.Name == "loadbalance" && slices.Contains(d.Args, "weighted") {
+		c.changes(d, "loadbalance weighted: addresses are rotated")
 	}
-	for _, property := range lines {
-		key := d.Name + " " + property.Name
-		if _, _, known := fateOf(key); known {
+	for _, property := range d.Body {
+		if key := d.Name + " " + property.Name; c.table.find(key).explained {
 			c.explain(property, key)
 		}
 	}
 }
 
 func (c *converter) explain(d Directive, key string) {
-	switch text, changes, known := fateOf(key); {
-	case !known:
+	switch r := c.table.find(key); {
+	case !r.explained:
 		c.changes(d, "%s: nothing like it: keep a CoreDNS for the names concerned, and forward to it: "+
 			"stubDomains: [{zone: ZONE, servers: [ADDRESS]}]", key)
-	case changes:
-		c.changes(d, "%s: %s", key, text)
-	case text != "":
-		c.note(d, "%s: %s", key, text)
+	case r.changes:
+		c.changes(d, "%s: %s", key, r.text)
+	case r.text != "":
+		c.note(d, "%s: %s", key, r.text)
 	}
 }
 
@@ -393,7 +392,7 @@ func (c *converter) finish() {
 		c.note(*c.http, "health, ready and metrics: all at %s: probe /livez instead of /health, /readyz instead of /ready", address)
 	}
 	c.finishLog()
-	c.rules()
+	c.rewriteRules()
 	for _, s := range c.validStubs() {
 		c.addItem("stubDomains", s, s.from)
 	}

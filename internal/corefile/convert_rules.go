@@ -15,8 +15,8 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 )
 
-// rules converts the plugins rewrite and template, whose rules are for all blocks here: those of longer zones come first.
-func (c *converter) rules() {
+// rewriteRules converts the plugins rewrite and template, whose rules are for all blocks here: those of longer zones come first.
+func (c *converter) rewriteRules() {
 	var sorted []*Block
 	for i := range c.blocks {
 		sorted = append(sorted, &c.blocks[i])

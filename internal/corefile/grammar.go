@@ -4,7 +4,9 @@
 package corefile
 
 import (
+	"embed"
 	"fmt"
+	"maps"
 	"net"
 	"regexp"
 	"slices"
@@ -17,92 +19,74 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 )
 
-// grammar has the arguments of plugins and, after each semicolon, a property in their braces, as the setup functions
-// of CoreDNS v1.15.0 read them. A plugin with ! has one stanza in a block. The kinds of arguments are those of
-// checkKind; [ ] is optional, * is any number of any words, + is one or more. A property ... permits others.
-const grammar = `
-acl *; allow *; block *; filter *; drop *
-autopath +
-bind +; except +
-bufsize [int:512-4096]
-cache! [ttl] *; success int [int:1-] [int:0-]; denial int [int:1-] [int:0-]; prefetch int:0- [duration] [percent]; serve_stale [duration] [=immediate|verify] *; ` +
-	`serve_stale_policy =prefer_positive; servfail duration:0s-5m; disable =success|denial *; keepttl
-chaos *
-debug
-dns64 *; prefix any; translate_all; allow_ipv4
-erratic *; drop [int]; truncate [int]; delay [int] [duration]; large
-errors! [=stdout]; stacktrace *; consolidate duration regexp [=warning|error|info|debug|show_first] [=show_first]
-etcd *; ...
-file +; ...
-forward any server+; except +; max_fails int:0-; max_connect_attempts int:0-; health_check duration [=no_rec|domain] *; force_tcp; prefer_udp; ` +
-	`tls [any] [any] [any]; tls_servername any; expire duration; max_age duration; max_idle_conns int:0-; read_timeout duration; ` +
-	`doh_method =POST|GET; policy =random|round_robin|sequential; max_concurrent int:0-; next rcode *; next_on_nodata; ` +
-	`failfast_all_unhealthy_upstreams; failover rcode *; resolver +; source_address any
-health [address]; lameduck duration
-hosts! *; fallthrough *; fallthrough_unsupported; no_reverse; ttl int:1-65535 *; reload duration; ...
-k8s_external *; ...
-kubernetes! *; endpoint_pod_names; pods =disabled|insecure|verified; namespaces +; endpoint +; tls any any any; labels +; ` +
-	`namespace_labels +; fallthrough *; ttl int:0-3600 *; noendpoints; zonal; ignore =empty_service *; kubeconfig any [any]; ` +
-	`multicluster *; startup_timeout duration *; apiserver_qps any; apiserver_burst int:0-; apiserver_max_inflight int:0-
-loadbalance [=round_robin|weighted] [any]; prefer *; reload duration
-local
-log *; class =all|success|denial|error *
-loop!
-metadata *
-minimal
-nsid *
-pprof *; block [int]
-prometheus! [address]; runtime_metrics; tls any
-ready! [address]; monitor =until-ready|continuously
-reload! [duration:2s-] [duration]
-rewrite =stop|continue|name|class|type|edns0|ttl|cname|rcode [any] *; ...
-root any
-template class type *; match regexp+; answer +; additional +; authority +; var any any *; expr +; rcode rcode; ederror int:0-65535 [any]; ` +
-	`fallthrough *; upstream *
-whoami
-`
-
-// otherPlugins are the further plugins of v1.15.0, and the words that are read as one: only their names are checked.
-const otherPlugins = `any auto azure cancel clouddns dnssec dnstap dynupdate geoip grpc grpc_server header https https3 import
-multisocket nomad on proxyproto quic route53 secondary shed sign siit timeouts tls trace transfer tsig view`
+// directives has what CoreDNS v1.15.0 reads, and what becomes of it here: a line for each plugin, then one for each property
+// in its braces.
+//
+// A line begins with the name and the arguments, as the setup functions of CoreDNS read them. A plugin with ! has one stanza in
+// a block. The kinds of arguments are those of checkKind; [ ] is optional, * is any number of any words, + is one or more. A
+// plugin with ... has further properties. Of "* ..." only the name is checked.
+//
+// After " = " is what becomes of it: nothing if the server always does the same; ! marks what changes answers. Without " = " the
+// converter has a function for it, or refuses it: fewer than one in fifty Corefiles have it.
+//
+//go:embed directives.txt
+var directives embed.FS
 
 // removedPlugins are plugins of earlier versions, which no build has.
 const removedPlugins = "federation proxy reverse"
 
-// rule is what the grammar has of a plugin.
+// rule is what the table has of a plugin or of a property.
 type rule struct {
-	once       bool
+	once, open bool // one stanza in a block; properties without a row
 	args       []string
-	properties map[string][]string
+	properties rules
+
+	explained bool
+	changes   bool   // answers
+	text      string // "": nothing to explain
 }
 
-// rules returns the grammar by the names of plugins.
-func rules() map[string]rule {
-	all := map[string]rule{}
-	for text := range strings.Lines(strings.TrimSpace(grammar)) {
-		parts := strings.Split(text, ";")
-		words := strings.Fields(parts[0])
-		r := rule{args: words[1:], properties: map[string][]string{}}
-		for _, part := range parts[1:] {
-			property := strings.Fields(part)
-			r.properties[property[0]] = property[1:]
+// rules are rows of the table by their names.
+type rules map[string]rule
+
+// readRules returns the table of plugins.
+func readRules() rules {
+	table, err := directives.ReadFile("directives.txt")
+	if err != nil {
+		panic(err) // it is in the binary
+	}
+	all := rules{}
+	var plugin rule
+	for line := range strings.Lines(string(table)) {
+		syntax, fate, explained := strings.Cut(strings.TrimSpace(line)+" ", " = ")
+		words := strings.Fields(syntax)
+		name, once := strings.CutSuffix(words[0], "!")
+		r := rule{once: once, open: words[len(words)-1] == "...", properties: rules{}, explained: explained}
+		r.args = slices.DeleteFunc(words[1:], func(word string) bool { return word == "..." })
+		r.text, r.changes = strings.CutPrefix(strings.TrimSpace(fate), "! ")
+		if strings.HasPrefix(line, " ") {
+			plugin.properties[name] = r
+			continue
 		}
-		name := strings.TrimSuffix(words[0], "!")
-		r.once = name != words[0]
-		all[name] = r
+		all[name], plugin = r, r
 	}
 	return all
+}
+
+// find returns the rule of a key: PLUGIN, or PLUGIN PROPERTY.
+func (all rules) find(key string) rule {
+	name, property, isProperty := strings.Cut(key, " ")
+	if isProperty {
+		return all[name].properties[property]
+	}
+	return all[name]
 }
 
 // Refused returns what CoreDNS refuses in the blocks. It does not judge placeholders and imports. isUnknown reports
 // whether a plugin without a row is missing in the build of the cluster.
 func Refused(blocks []Block, isUnknown func(hasSimilar bool) bool) (problems []Problem) {
-	all := rules()
-	names := strings.Fields(otherPlugins)
-	for name := range all {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	all := readRules()
+	names := slices.Sorted(maps.Keys(all))
 	for _, b := range blocks {
 		seen := map[string]bool{}
 		for _, d := range b.Directives {
@@ -114,8 +98,7 @@ func Refused(blocks []Block, isUnknown func(hasSimilar bool) bool) (problems []P
 				problems = append(problems, Problem{d.Line, fmt.Sprintf("the plugin %s is twice in a block", d.Name), d.File})
 			case ok:
 				problems = append(problems, r.check(d)...)
-			case slices.Contains(names, d.Name) || !isRemoved && !isUnknown(suggestion != ""):
-			default:
+			case isRemoved || isUnknown(suggestion != ""):
 				problems = append(problems, Problem{d.Line, fmt.Sprintf("unknown plugin %q%s", d.Name, suggestion), d.File})
 			}
 			seen[d.Name] = true
@@ -131,7 +114,7 @@ func (r rule) check(d Directive) (problems []Problem) {
 			problems = append(problems, Problem{d.Line, fmt.Sprintf("%s: %s", d.Name, problem), d.File})
 		}
 	}
-	_, open := r.properties["..."]
+	open := r.open
 	if !open || len(d.Body) == 0 {
 		add(d, checkArgs(r.args, d.Args))
 	}
@@ -142,10 +125,10 @@ func (r rule) check(d Directive) (problems []Problem) {
 		return problems
 	}
 	for _, property := range d.Body {
-		args, ok := r.properties[property.Name]
+		p, ok := r.properties[property.Name]
 		switch {
 		case ok:
-			add(property, checkArgs(args, property.Args))
+			add(property, checkArgs(p.args, property.Args))
 		case property.Name != "import" && !open:
 			add(property, "unknown property of "+d.Name)
 		}
