@@ -208,7 +208,7 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 	  done; \
 	done
 
-# docs/benchmarks.md keeps the last tables. The parts with containers and processes
+# docs/benchmarks.md keeps the last tables, those of bench-dns by itself. The parts with containers and processes
 # run as root on Linux.
 BENCH_COUNT ?= 10
 bench: build ## measure the engine, the shim and the DNS servers beside their peers in one run
@@ -219,9 +219,9 @@ bench: build ## measure the engine, the shim and the DNS servers beside their pe
 	$(TOOL) benchstat -filter .name:Memory bench.txt
 	$(MAKE) bench-dns
 
-# About ten minutes; BENCH_DNS='-runs 1 -seconds 2' is a short run.
-bench-dns: ## measure the cluster DNS server beside CoreDNS, NSD, Knot, unbound and dnsmasq
-	cd test/bench && $(GO) run ./cmd/measure $(BENCH_DNS)
+# About 25 minutes. BENCH_DNS='-only misses' prints one table.
+bench-dns: ## measure the DNS servers beside their peers, and write tables and charts of docs/benchmarks.md
+	cd test/bench && $(GO) run ./cmd/measure -docs ../../docs $(BENCH_DNS)
 
 clean: ## remove what the commands have built
 	rm -rf bin bench.txt test/cluster/bench.txt

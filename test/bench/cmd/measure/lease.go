@@ -23,7 +23,7 @@ import (
 
 // leasedQueries measures what the node cache's rules in the kernel cost a query of a pod. Only one node cache runs
 // at a time: a packet passes the rules of all.
-func (b *bench) leasedQueries(ctx context.Context, t *table) error {
+func (b *bench) leasedQueries(ctx context.Context, r *report) error {
 	enter, err := b.addPod(ctx)
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ func (b *bench) leasedQueries(ctx context.Context, t *table) error {
 	}
 	cluster := b.clusterDNS(0)[2:3]
 	defer stop(cluster)
-	if err := b.start(ctx, cluster, ask.Question{Name: b.serviceNames()[0], Type: dns.TypeA}); err != nil {
+	if err := b.start(ctx, cluster, b.firstQuestion()); err != nil {
 		return err
 	}
 	cache := func(name, program, line string) *subject {
@@ -52,13 +52,13 @@ func (b *bench) leasedQueries(ctx context.Context, t *table) error {
 		subjects = append(subjects, cache(nameBefore, b.before, "fallbackService: "+fallback))
 	}
 	server, both := map[load]map[string][]float64{}, map[load]map[string][]float64{}
-	loads := []load{b.load, {Seconds: b.load.Seconds}}
+	loads := []load{{highRate, b.seconds}, {0, b.seconds}}
 	for _, l := range loads {
 		server[l], both[l] = map[string][]float64{}, map[string][]float64{}
 	}
 	for range b.runs {
 		for _, s := range subjects {
-			err := b.alone(ctx, s, file, func(l load, r result) {
+			err := b.alone(ctx, s, file, loads, func(l load, r result) {
 				server[l][s.name] = append(server[l][s.name], r.PerQuery(r.CPU))
 				both[l][s.name] = append(both[l][s.name], r.PerQuery(r.CPU+r.Client))
 			})
@@ -69,8 +69,9 @@ func (b *bench) leasedQueries(ctx context.Context, t *table) error {
 	}
 	for _, l := range loads {
 		for _, s := range subjects {
-			t.Add("CPU of the node cache per query of a pod, "+l.String(), s.name, median(server[l][s.name]), "us")
-			t.Add("with the CPU of the client, "+l.String(), s.name, median(both[l][s.name]), "us")
+			const title = "CPU time of a pod's query to the node cache, µs"
+			r.Add(title, l.String(), s.name, median(server[l][s.name]))
+			r.Add(title, l.String()+" with the client", s.name, median(both[l][s.name]))
 		}
 	}
 	return nil
@@ -127,7 +128,7 @@ func ruledCache(ctx context.Context, dir, program, lines string) (*peer.Process,
 }
 
 // alone starts a server, waits until a lease has begun, and loads it.
-func (b *bench) alone(ctx context.Context, s *subject, file string, tell func(load, result)) error {
+func (b *bench) alone(ctx context.Context, s *subject, file string, loads []load, tell func(load, result)) error {
 	list := []*subject{s}
 	defer stop(list)
 	if err := b.start(ctx, list, ask.Question{Name: "n0.example.com.", Type: dns.TypeA}); err != nil {
@@ -140,7 +141,7 @@ func (b *bench) alone(ctx context.Context, s *subject, file string, tell func(lo
 	if err := s.Wait(ctx, leased); err != nil {
 		return err
 	}
-	for _, l := range []load{b.load, {Seconds: b.load.Seconds}} {
+	for _, l := range loads {
 		r, err := l.Run(ctx, s, file)
 		if err != nil {
 			return err

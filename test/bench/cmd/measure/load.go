@@ -24,7 +24,7 @@ type load struct {
 // String returns the name of the load in a table.
 func (l load) String() string {
 	if l.Rate == 0 {
-		return "as many as it answers"
+		return "unbounded"
 	}
 	return fmt.Sprintf("%d/s", l.Rate)
 }
@@ -70,6 +70,16 @@ func (l load) Run(ctx context.Context, s *subject, file string) (result, error) 
 	return r, nil
 }
 
+// times returns how long each reply took, in milliseconds. dnsperf reports each, which takes its time: for low rates.
+func (l load) times(ctx context.Context, s *subject, file string) (took []float64, err error) {
+	out, _, err := runDnsperf(ctx, s, file, "-v", "-l", strconv.Itoa(l.Seconds), "-Q", strconv.Itoa(l.Rate))
+	for _, m := range reply.FindAllSubmatch(out, -1) {
+		seconds, _ := strconv.ParseFloat(string(m[1]), 64)
+		took = append(took, seconds*1e3)
+	}
+	return took, err
+}
+
 // warm sends each query of a file once.
 func warm(ctx context.Context, s *subject, file string) error {
 	_, err := dnsperf(ctx, s, file, "-n", "1", "-q", "20")
@@ -80,19 +90,14 @@ var (
 	completed = regexp.MustCompile(`(?m)^ *Queries completed: +(\d+)`)
 	lost      = regexp.MustCompile(`(?m)^ *Queries lost: +(\d+)`)
 	servfail  = regexp.MustCompile(`(?m)^ *Response codes: .*SERVFAIL (\d+)`)
+	reply     = regexp.MustCompile(`(?m)^> NOERROR .* ([0-9.]+)$`)
 	refused   = regexp.MustCompile(`(?m)^ *Response codes: .*REFUSED (\d+)`)
 )
 
 func dnsperf(ctx context.Context, s *subject, file string, args ...string) (result, error) {
-	host, port, err := net.SplitHostPort(s.Address)
+	out, cpu, err := runDnsperf(ctx, s, file, args...)
 	if err != nil {
 		return result{}, err
-	}
-	args = slices.Concat(s.from, []string{"dnsperf", "-s", host, "-p", port, "-d", file, "-c", "8", "-T", "1", "-t", "2"}, args)
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return result{}, fmt.Errorf("%s: dnsperf: %w\n%s", s.name, err, out)
 	}
 	number := func(e *regexp.Regexp) int {
 		if m := e.FindSubmatch(out); m != nil {
@@ -102,9 +107,23 @@ func dnsperf(ctx context.Context, s *subject, file string, args ...string) (resu
 		return 0
 	}
 	r := result{Answered: number(completed), Lost: number(lost), Failed: number(servfail) + number(refused),
-		Client: cmd.ProcessState.SystemTime() + cmd.ProcessState.UserTime()}
+		Client: cpu}
 	if r.Answered == 0 {
 		return r, fmt.Errorf("%s: dnsperf: nothing was answered\n%s", s.name, out)
 	}
 	return r, nil
+}
+
+// runDnsperf returns the output of dnsperf, and its processor time.
+func runDnsperf(ctx context.Context, s *subject, file string, args ...string) (out []byte, cpu time.Duration, err error) {
+	host, port, err := net.SplitHostPort(s.Address)
+	if err != nil {
+		return nil, 0, err
+	}
+	args = slices.Concat(s.from, []string{"dnsperf", "-s", host, "-p", port, "-d", file, "-c", "8", "-T", "1", "-t", "2"}, args)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	if out, err = cmd.CombinedOutput(); err != nil {
+		return nil, 0, fmt.Errorf("%s: dnsperf: %w\n%s", s.name, err, out)
+	}
+	return out, cmd.ProcessState.SystemTime() + cmd.ProcessState.UserTime(), nil
 }

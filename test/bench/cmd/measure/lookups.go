@@ -10,11 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/peer"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
@@ -49,7 +47,7 @@ type chain struct {
 	queries    int        // of a lookup
 	servers    []*subject // the cluster DNS, and a node cache before it; pods query the last
 
-	perCPU, p50, p99 []float64 // of each run
+	cpuTime, p50, p99 []float64 // of each run: in microseconds, and in milliseconds
 }
 
 // The names of the chains; the one with a node cache is nameOurs.
@@ -92,7 +90,7 @@ func (b *bench) chains() []*chain {
 
 // podLookups measures the cost and the duration of a pod's lookups of external names,
 // with the five search domains of a common node, and the memory of the servers.
-func (b *bench) podLookups(ctx context.Context, t *table) error {
+func (b *bench) podLookups(ctx context.Context, r *report) error {
 	names := make([]string, lookedUp)
 	for i := range names {
 		names[i] = fmt.Sprintf("n%d.example.com", i)
@@ -100,31 +98,39 @@ func (b *bench) podLookups(ctx context.Context, t *table) error {
 	chains := b.chains()
 	for _, c := range chains {
 		defer stop(c.servers)
-		if err := b.start(ctx, c.servers, ask.Question{Name: b.serviceNames()[0], Type: dns.TypeA}); err != nil {
+		if err := b.start(ctx, c.servers, b.firstQuestion()); err != nil {
 			return err
 		}
 	}
 	for range b.runs {
 		for _, c := range chains {
-			if err := c.run(ctx, names, b.lookups, b.load.Seconds); err != nil {
+			if err := c.run(ctx, names, b.lookups, b.seconds); err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
 		}
 	}
-	for _, f := range []struct {
-		title, unit string
-		of          func(*chain) float64
-	}{
-		{"queries of a pod's external lookup", "", func(c *chain) float64 { return float64(c.queries) }},
-		{"such lookups per CPU second", "", func(c *chain) float64 { return median(c.perCPU) }},
-		{fmt.Sprintf("their time at %d a second, p50", b.lookups), "ms", func(c *chain) float64 { return median(c.p50) }},
-		{fmt.Sprintf("their time at %d a second, p99", b.lookups), "ms", func(c *chain) float64 { return median(c.p99) }},
-	} {
-		for _, c := range chains {
-			t.Add(f.title, c.name, f.of(c), f.unit)
+	for _, c := range chains {
+		if err := c.addTo(r, fmt.Sprintf("lookups of external names by a pod, %d/s", b.lookups)); err != nil {
+			return err
 		}
 	}
-	return b.memory(t, chains)
+	return nil
+}
+
+// addTo adds the medians of all runs, and the memory of the servers after them.
+func (c *chain) addTo(r *report, title string) error {
+	r.Add(title, "queries each", c.name, float64(c.queries))
+	r.Add(title, "CPU time each, µs", c.name, median(c.cpuTime))
+	r.Add(title, "p50, ms", c.name, median(c.p50))
+	r.Add(title, "p99, ms", c.name, median(c.p99))
+	for i, s := range c.servers {
+		kib, err := s.Memory("VmRSS")
+		if err != nil {
+			return err
+		}
+		r.Add(title, []string{"resident memory, MB", "of the node cache"}[i], c.name, float64(kib)*1024/1e6)
+	}
+	return nil
 }
 
 // warmRate is the rate at which names are looked up for the first time, in lookups per second.
@@ -160,7 +166,7 @@ func (c *chain) run(ctx context.Context, names []string, rate, seconds int) erro
 		return fmt.Errorf("%d of %d lookups failed, and they took %d queries instead of %d: lower the rate",
 			r.Failed, n, r.Queries, n*c.queries)
 	}
-	c.perCPU = append(c.perCPU, float64(r.Found)/(after-before).Seconds())
+	c.cpuTime = append(c.cpuTime, (after-before).Seconds()*1e6/float64(r.Found))
 	c.p50, c.p99 = append(c.p50, median(r.Took)), append(c.p99, percentile(r.Took, 99))
 	return nil
 }
@@ -175,27 +181,4 @@ func (c *chain) cpu() (sum time.Duration, err error) {
 		sum += d
 	}
 	return sum, nil
-}
-
-// memory adds the memory of each server after the load, and its part for autopath.
-func (b *bench) memory(t *table, chains []*chain) error {
-	title := fmt.Sprintf("resident memory after them, %d pods", len(b.world.Pods))
-	resident := map[string]float64{}
-	for _, c := range chains {
-		for i, s := range c.servers {
-			kib, err := s.Memory("VmRSS")
-			if err != nil {
-				return err
-			}
-			name := c.name
-			if i > 0 {
-				name += ", " + s.name
-			}
-			resident[name] = float64(kib) * 1024 / 1e6
-			t.Add(title, name, resident[name], "MB")
-		}
-	}
-	t.Add("of it for autopath", nameCoreDNS, resident[coreAutopath]-resident[coreClusterFirst], "MB")
-	t.Add("of it for autopath", nameOurs, resident[oursAutopath]-resident[oursClusterFirst], "MB")
-	return nil
 }

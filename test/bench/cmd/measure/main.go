@@ -30,15 +30,15 @@ import (
 
 func main() {
 	var o options
-	flag.IntVar(&o.load.Rate, "rate", 20000, "queries a second")
 	flag.IntVar(&o.lookups, "lookups", 1000, "a second, of pods, each of up to 12 queries")
-	flag.IntVar(&o.load.Seconds, "seconds", 5, "of load, for each server in each run")
+	flag.IntVar(&o.seconds, "seconds", 5, "of load, for each server in each run")
 	flag.IntVar(&o.runs, "runs", 3, "of each measurement; the median is printed")
 	flag.IntVar(&o.services, "services", 10000, "of the cluster")
 	flag.IntVar(&o.endpoints, "endpoints", 100000, "of the cluster, and as many pods")
 	flag.IntVar(&o.changes, "changes", 200, "of an endpoint, until the answer has changed")
-	flag.StringVar(&o.only, "only", "", "`MEASUREMENT`: cluster, logged, startup, external, misses, lease, lookups or changes; empty: all")
+	flag.StringVar(&o.only, "only", "", "`MEASUREMENT`: cluster, logged, external, misses, lease, lookups or sizes; empty: all")
 	flag.StringVar(&o.program, "ours", "", "a dnsconfigurer to measure instead of building one")
+	flag.StringVar(&o.docs, "docs", "", "`DIRECTORY` of benchmarks.md, to replace its tables and charts if all is measured; empty: print")
 	flag.StringVar(&o.before, "before", "", "a dnsconfigurer to measure as well, such as one of an earlier commit")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
@@ -50,14 +50,13 @@ func main() {
 }
 
 type options struct {
-	load                  load
-	lookups               int
-	runs, changes         int
-	services, endpoints   int
-	only, program, before string
+	seconds, lookups            int
+	runs, changes               int
+	services, endpoints         int
+	only, program, before, docs string
 }
 
-// bench is the state that all measurements share.
+// bench is the state that measurements share.
 type bench struct {
 	options
 	dir      string // for files
@@ -65,6 +64,7 @@ type bench struct {
 	world    *world.World
 	api      *kubeapi.Server
 	cluster  peer.Cluster
+	changed  int // the number of the last change
 }
 
 // binaries are the paths of the servers that are built.
@@ -75,43 +75,55 @@ func run(ctx context.Context, o options) error {
 	if !inside {
 		return enterNamespace(ctx, o)
 	}
-	b := &bench{options: o, dir: dir, binaries: binariesIn(dir, o.program), world: world.Large(o.services, o.endpoints, o.endpoints),
-		api: kubeapi.New()}
-	for _, objects := range [][]kubeapi.Object{b.world.Objects(), b.changing(), {clientPod()}} {
-		b.api.Apply(objects...)
-	}
-	url, err := b.api.Start()
-	if err != nil {
-		return err
-	}
-	defer b.api.Stop()
 	resolver, err := dnstest.New(dnstest.Reply(upstream.Reply))
 	if err != nil {
 		return err
 	}
 	defer resolver.Close()
-	b.cluster = peer.Cluster{API: url, Upstream: resolver.Addr.String(), PodMode: "insecure"}
+	base := &bench{options: o, dir: dir, binaries: binariesIn(dir, o.program),
+		cluster: peer.Cluster{Upstream: resolver.Addr.String(), PodMode: "insecure"}}
+	b, err := base.ofSize(o.services, o.endpoints, o.endpoints)
+	if err != nil {
+		return err
+	}
+	defer b.api.Stop()
 
-	t := new(table)
+	r := new(report)
 	known := false
 	var failed []error // the other measurements still run
 	for _, m := range []struct {
 		name string
-		run  func(context.Context, *table) error
+		run  func(context.Context, *report) error
 	}{
-		{"cluster", b.clusterQueries}, {"logged", b.loggedQueries}, {"startup", b.startup}, {"external", b.externalQueries},
-		{"misses", b.missQueries}, {"lease", b.leasedQueries}, {"lookups", b.podLookups}, {"changes", b.changed},
+		{"cluster", b.clusterQueries}, {"logged", b.loggedQueries}, {"external", b.externalQueries}, {"misses", b.missQueries},
+		{"lease", b.leasedQueries}, {"lookups", b.podLookups}, {"sizes", b.sizes},
 	} {
 		if o.only == "" || o.only == m.name {
 			known = true
-			failed = append(failed, m.run(ctx, t))
+			failed = append(failed, m.run(ctx, r))
 		}
 	}
-	if !known {
+	switch {
+	case !known:
 		return fmt.Errorf("there is no measurement %q", o.only)
+	case o.docs == "" || o.only != "":
+		fmt.Print(r)
+	default:
+		failed = append(failed, r.write(o.docs))
 	}
-	fmt.Print(t)
 	return errors.Join(failed...)
+}
+
+// ofSize returns b with an API server of a cluster, which the caller stops.
+func (b *bench) ofSize(services, endpoints, pods int) (*bench, error) {
+	s := *b
+	s.services, s.endpoints, s.world, s.api = services, endpoints, world.Large(services, endpoints, pods), kubeapi.New()
+	for _, objects := range [][]kubeapi.Object{s.world.Objects(), s.changing(), {clientPod()}} {
+		s.api.Apply(objects...)
+	}
+	var err error
+	s.cluster.API, err = s.api.Start()
+	return &s, err
 }
 
 // install installs the missing programs of the peers. Debian has Knot and dnsmasq in packages of other names.

@@ -10,9 +10,9 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/miekg/dns"
+	"gonum.org/v1/plot/plotter"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/peer"
@@ -30,15 +30,15 @@ func (b *bench) serviceNames() []string {
 	return list
 }
 
-// clusterQueries measures the cost of an A query for a Service, and the memory of the
-// data.
-func (b *bench) clusterQueries(ctx context.Context, t *table) error {
-	names := b.serviceNames()
-	lines := make([]string, len(names))
-	for i, name := range names {
-		lines[i] = name + " A"
-	}
-	file, err := b.queries("cluster", lines)
+// Rates of queries per second. 0 is unbounded: a hundred queries are in flight.
+const (
+	lowRate  = 2000
+	highRate = 20000
+)
+
+// clusterQueries measures the cost of an A query for a Service, and the time until a reply.
+func (b *bench) clusterQueries(ctx context.Context, r *report) error {
+	file, err := b.serviceFile()
 	if err != nil {
 		return err
 	}
@@ -47,34 +47,59 @@ func (b *bench) clusterQueries(ctx context.Context, t *table) error {
 		[]byte(spec.New(b.world, []netip.Addr{netip.MustParseAddr("127.0.0.1")}, "insecure").File()), 0o644); err != nil {
 		return err
 	}
-	watching := b.clusterDNS(30)
-	subjects := append(watching,
-		nsd.subject(zone), knot.subject(zone), b.echo())
+	subjects := append(b.clusterDNS(30), nsd.subject(zone), knot.subject(zone), b.echo())
 	defer stop(subjects)
-	if err := b.start(ctx, subjects, ask.Question{Name: names[0], Type: dns.TypeA}); err != nil {
+	if err := b.start(ctx, subjects, b.firstQuestion()); err != nil {
 		return err
 	}
-	if err := b.perQuery(ctx, t, "CPU per cluster A query", subjects, file); err != nil {
+	lines, err := b.perQuery(ctx, r, "CPU time of a cluster A query, µs", subjects, file, 500, lowRate, 5000, highRate, 0)
+	if err != nil {
 		return err
 	}
-	for _, s := range watching {
-		kib, err := s.Memory("VmRSS")
+	r.charts = append(r.charts,
+		chart{name: "cpu", x: axis{"queries per second", true}, y: axis{"CPU time per query, µs", false}, lines: lines})
+	return b.latencies(ctx, r, subjects, file)
+}
+
+// latencies adds how long the clients wait for replies at the low rate, and its chart.
+func (b *bench) latencies(ctx context.Context, r *report, subjects []*subject, file string) error {
+	c := chart{name: "latency", x: axis{"share of the replies, %", false}, y: axis{"time until the reply, ms", true}, rising: true}
+	for _, s := range subjects {
+		took, err := load{Rate: lowRate, Seconds: b.seconds}.times(ctx, s, file)
 		if err != nil {
 			return err
 		}
-		t.Add("resident memory", s.name, float64(kib)*1024/1e6, "MB")
+		points := plotter.XYs{}
+		for _, p := range []int{1, 10, 25, 50, 75, 90, 95, 99, 100} {
+			points = append(points, plotter.XY{X: float64(p), Y: percentile(took, p)})
+		}
+		for _, p := range []int{50, 99} {
+			r.Add("time until the reply at 2000/s, ms", fmt.Sprintf("p%d", p), s.name, percentile(took, p))
+		}
+		c.lines = append(c.lines, line{s.name, points})
 	}
+	r.charts = append(r.charts, c)
 	return nil
 }
 
-// loggedQueries measures the cost of an A query for a Service with and without a log of all queries to a file.
-func (b *bench) loggedQueries(ctx context.Context, t *table) error {
+// serviceFile writes a file with an A query for each Service.
+func (b *bench) serviceFile() (string, error) {
 	names := b.serviceNames()
 	lines := make([]string, len(names))
 	for i, name := range names {
 		lines[i] = name + " A"
 	}
-	file, err := b.queries("logged", lines)
+	return b.queries("cluster", lines)
+}
+
+// firstQuestion is a question that a server with all objects answers.
+func (b *bench) firstQuestion() ask.Question {
+	return ask.Question{Name: b.serviceNames()[0], Type: dns.TypeA}
+}
+
+// loggedQueries measures the cost of an A query for a Service with and without a log of all queries to a file.
+func (b *bench) loggedQueries(ctx context.Context, r *report) error {
+	file, err := b.serviceFile()
 	if err != nil {
 		return err
 	}
@@ -89,61 +114,11 @@ func (b *bench) loggedQueries(ctx context.Context, t *table) error {
 			return peer.CoreDNS(ctx, b.binaries.coreDNS, c)
 		}})
 	defer stop(subjects)
-	if err := b.start(ctx, subjects, ask.Question{Name: names[0], Type: dns.TypeA}); err != nil {
+	if err := b.start(ctx, subjects, b.firstQuestion()); err != nil {
 		return err
 	}
-	return b.perQuery(ctx, t, "CPU per cluster A query", subjects, file)
-}
-
-// startup measures the time from the start of a server to its first right reply. It runs
-// after others have read all objects, because the API encodes them at the first request.
-func (b *bench) startup(ctx context.Context, t *table) error {
-	times := map[string][]float64{}
-	subjects := b.clusterDNS(0)
-	subjects = append(subjects[:1], subjects[2:]...)
-	snapshot, refused := filepath.Join(b.dir, "snapshot"), "http://127.0.0.1:1"
-	if err := b.snapshot(ctx, snapshot); err != nil {
-		return err
-	}
-	offline := b.dnsconfigurer(func(c *peer.Cluster) { c.Snapshot, c.API = snapshot, refused })
-	offline.name += ", snapshot, API server gone"
-	subjects = append(subjects, offline)
-	for range b.runs {
-		for _, s := range subjects {
-			err := b.once(ctx, s, func(took time.Duration) { times[s.name] = append(times[s.name], took.Seconds()*1e3) })
-			if err != nil {
-				return err
-			}
-		}
-	}
-	for _, s := range subjects {
-		t.Add("start to first answer", s.name, median(times[s.name]), "ms")
-	}
-	return nil
-}
-
-// snapshot runs a server until it has written its snapshot.
-func (b *bench) snapshot(ctx context.Context, file string) error {
-	writer := []*subject{b.dnsconfigurer(func(c *peer.Cluster) { c.Snapshot = file })}
-	defer stop(writer)
-	if err := b.start(ctx, writer, ask.Question{Name: b.serviceNames()[0], Type: dns.TypeA}); err != nil {
-		return err
-	}
-	return writer[0].Wait(ctx, func() bool {
-		_, err := os.Stat(file)
-		return err == nil
-	})
-}
-
-// once starts a server, records the time to its first reply, and stops it.
-func (b *bench) once(ctx context.Context, s *subject, tell func(time.Duration)) error {
-	alone := []*subject{s}
-	defer stop(alone)
-	if err := b.start(ctx, alone, ask.Question{Name: b.serviceNames()[0], Type: dns.TypeA}); err != nil {
-		return err
-	}
-	tell(time.Since(s.Started))
-	return nil
+	_, err = b.perQuery(ctx, r, "CPU time of a logged query, µs", subjects, file, highRate, 0)
+	return err
 }
 
 // externalNames is the number of names in the cache.
@@ -159,7 +134,7 @@ func (b *bench) externalFile() (string, error) {
 }
 
 // externalQueries measures the cost of a cache hit.
-func (b *bench) externalQueries(ctx context.Context, t *table) error {
+func (b *bench) externalQueries(ctx context.Context, r *report) error {
 	file, err := b.externalFile()
 	if err != nil {
 		return err
@@ -175,15 +150,16 @@ func (b *bench) externalQueries(ctx context.Context, t *table) error {
 			return err
 		}
 	}
-	return b.perQuery(ctx, t, "CPU per external cache hit", subjects, file)
+	_, err = b.perQuery(ctx, r, "CPU time of a cache hit, µs", subjects, file, lowRate, highRate, 0)
+	return err
 }
 
 // missRate is the number of names that are not cached, a second.
 const missRate = 3000
 
 // missQueries measures names that each server has to forward. Each run has other names.
-func (b *bench) missQueries(ctx context.Context, t *table) error {
-	load := load{Rate: missRate, Seconds: b.load.Seconds}
+func (b *bench) missQueries(ctx context.Context, r *report) error {
+	load := load{Rate: missRate, Seconds: b.seconds}
 	var files []string
 	for run := range b.runs {
 		lines := make([]string, 2*load.Rate*load.Seconds)
@@ -206,7 +182,7 @@ func (b *bench) missQueries(ctx context.Context, t *table) error {
 		return err
 	}
 	for _, s := range subjects {
-		t.Add("CPU per external cache miss, "+load.String(), s.name, median(times[s.name]), "us")
+		r.Add("CPU time of a cache miss, µs", load.String(), s.name, median(times[s.name]))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/miekg/dns"
+	"gonum.org/v1/plot/plotter"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/peer"
@@ -93,19 +94,25 @@ func stop(subjects []*subject) {
 	}
 }
 
-// perQuery adds the cost of a query from a file to the table: at the given load, at which
-// the servers are idle in between, and at the maximum.
-func (b *bench) perQuery(ctx context.Context, t *table, title string, subjects []*subject, file string) error {
-	for _, load := range []load{b.load, {Seconds: b.load.Seconds}} {
+// perQuery adds the cost of a query from a file to a table, at rates; 0 is unbounded. It returns the lines of a chart.
+func (b *bench) perQuery(ctx context.Context, r *report, title string, subjects []*subject, file string, rates ...int) ([]line, error) {
+	lines := make([]line, len(subjects))
+	for _, rate := range rates {
+		load := load{Rate: rate, Seconds: b.seconds}
 		times, err := b.under(ctx, load, subjects, file)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		for _, s := range subjects {
-			t.Add(title+", "+load.String(), s.name, median(times[s.name]), "us")
+		for i, s := range subjects {
+			figure := median(times[s.name])
+			r.Add(title, load.String(), s.name, figure)
+			lines[i].name = s.name
+			if rate > 0 {
+				lines[i].points = append(lines[i].points, plotter.XY{X: float64(rate), Y: figure})
+			}
 		}
 	}
-	return nil
+	return lines, nil
 }
 
 // under loads the subjects in turn, run after run, so that a disturbance of the machine

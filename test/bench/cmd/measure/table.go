@@ -9,41 +9,83 @@ import (
 	"strings"
 )
 
-// table holds measured figures. The zero table is empty.
-type table struct{ rows []row }
-
-type row struct {
-	title, server, unit string
-	value               float64
+// report holds measured figures as tables and charts. The zero report is empty.
+type report struct {
+	tables []*table
+	charts []chart
 }
 
-// Add adds a figure to a title.
-func (t *table) Add(title, server string, value float64, unit string) {
-	t.rows = append(t.rows, row{title, server, unit, value})
+// table has a row for each server, dnsconfigurer first, with a figure in each column or none.
+type table struct {
+	title            string // with the unit
+	columns, servers []string
+	figures          map[cell]float64
 }
 
-// String returns the table in Markdown. The ratio is the figure of dnsconfigurer divided by
-// the server's: below 1, dnsconfigurer costs less.
-func (t *table) String() string {
+type cell struct{ column, server string }
+
+// Add adds a figure to the table with a title.
+func (r *report) Add(title, column, server string, value float64) {
+	t := r.table(title)
+	if t == nil {
+		t = &table{title: title, figures: map[cell]float64{}}
+		r.tables = append(r.tables, t)
+	}
+	if !slices.Contains(t.columns, column) {
+		t.columns = append(t.columns, column)
+	}
+	switch {
+	case slices.Contains(t.servers, server):
+	case server == nameOurs:
+		t.servers = slices.Insert(t.servers, 0, server)
+	default:
+		t.servers = append(t.servers, server)
+	}
+	t.figures[cell{column, server}] = value
+}
+
+// table returns the table with a title, nil if there is none.
+func (r *report) table(title string) *table {
+	if i := slices.IndexFunc(r.tables, func(t *table) bool { return t.title == title }); i >= 0 {
+		return r.tables[i]
+	}
+	return nil
+}
+
+// String returns the tables in Markdown. The figure of dnsconfigurer divided by another one is in parentheses: below
+// 1, dnsconfigurer costs less.
+func (r *report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| what | server | figure | %s / it |\n|---|---|---|---|\n", nameOurs)
-	for _, r := range t.rows {
-		ratio := "-"
-		i := slices.IndexFunc(t.rows, func(o row) bool { return o.title == r.title && o.server == nameOurs })
-		if i >= 0 && r.server != nameOurs && r.value > 0 {
-			ratio = fmt.Sprintf("%.2f", t.rows[i].value/r.value)
+	for i, t := range r.tables {
+		if i > 0 {
+			fmt.Fprintln(&b)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.title, r.server, strings.TrimSpace(figure(r.value)+" "+r.unit), ratio)
+		fmt.Fprintf(&b, "| %s | %s |\n|---%s|\n", t.title, strings.Join(t.columns, " | "), strings.Repeat("|---", len(t.columns)))
+		for _, server := range t.servers {
+			fmt.Fprintf(&b, "| %s |", server)
+			for _, column := range t.columns {
+				fmt.Fprintf(&b, " %s |", t.figure(column, server))
+			}
+			fmt.Fprintln(&b)
+		}
 	}
 	return b.String()
 }
 
-// figure formats three digits, or all of an integer.
-func figure(v float64) string {
-	if v >= 1000 {
-		return fmt.Sprintf("%.0f", v)
+// figure returns the text of a cell.
+func (t *table) figure(column, server string) string {
+	v, measured := t.figures[cell{column, server}]
+	if !measured {
+		return "-"
 	}
-	return fmt.Sprintf("%.3g", v)
+	text := fmt.Sprintf("%.3g", v)
+	if v >= 1000 {
+		text = fmt.Sprintf("%.0f", v)
+	}
+	if own, ok := t.figures[cell{column, nameOurs}]; ok && server != nameOurs && v > 0 {
+		text += fmt.Sprintf(" (%.2f)", own/v)
+	}
+	return text
 }
 
 // median returns the median of values.
