@@ -91,7 +91,10 @@ func previousChart(t *testing.T, dir string) string {
 const values = `
 image: {pullPolicy: Never}
 dns:
-  config: {lameduck: 20s, reverseCIDRs: [10.96.0.0/16, 10.244.0.0/16, "fd00:10:96::/112", "fd00:244::/64"]}
+  config:
+    lameduck: 20s
+    reverseCIDRs: [10.96.0.0/16, 10.244.0.0/16, "fd00:10:96::/112", "fd00:244::/64"]
+    hostSuffixes: [corp.example, node.example] # as in hostResolvConf: a busy node cache may lose its lease
   service: {create: true, clusterIPs: [` + dnsIP + `, "` + dnsIP6 + `"]}
 nodeCache: {enabled: true, interface: lo}
 policies: {enabled: true}
