@@ -152,33 +152,3 @@ func TestClients_Statistics(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkClients measures what counting adds to a query, for the clients of a node with 110 pods.
-func BenchmarkClients(b *testing.B) {
-	for name, statistics := range map[string]ClientStatistics{"clients": CountClients, "names": CountNames} {
-		for rcode, question := range map[int]string{
-			dns.RcodeSuccess: "www.example.com.", dns.RcodeNameError: "www.example.com.shop.svc.cluster.local.",
-		} {
-			b.Run(fmt.Sprintf("count=%s/rcode=%s", name, dns.RcodeToString[rcode]), func(b *testing.B) {
-				tally := newTallies(statistics, clusterDomain).add()
-				name, err := fqdn.ParseName(question)
-				if err != nil {
-					b.Fatal(err)
-				}
-				q := &query{received: time.Now(), question: []byte{0}, name: name}
-				r := &reply{wire: make([]byte, headerLen), rcode: rcode}
-				clients := make([]netip.Addr, 110)
-				for i := range clients {
-					clients[i] = netip.AddrFrom4([4]byte{10, 244, 1, byte(i)})
-				}
-				b.ReportAllocs()
-				i := 0
-				for b.Loop() {
-					q.client = clients[i%len(clients)]
-					tally.count(q, r, nil)
-					i++
-				}
-			})
-		}
-	}
-}

@@ -53,53 +53,6 @@ func releaseAll(slots ...*slot) {
 	}
 }
 
-// TestLimiter_Shares: one client takes all slots except the reserves. Eight clients more have an eighth of the
-// clients' reserve each, and each other kind of names has its own reserve, for the same client and for others.
-func TestLimiter_Shares(t *testing.T) {
-	l := newQueryLimiter(Limits{MaxQueries: 4096})
-	var all []*slot
-	take := func(client int, kind queryKind, want int) {
-		t.Helper()
-		got := l.admitAll(clientAddr(client), kind, begin, 5000)
-		if len(got) != want {
-			t.Errorf("client %d has %d slots for %v, want %d", client, len(got), kind, want)
-		}
-		all = append(all, got...)
-	}
-	take(0, kindPlain, 4096-3*128-256)
-	for i := range 8 {
-		take(1+i, kindPlain, 32)
-	}
-	take(100, kindPlain, 0)
-	for _, kind := range []queryKind{kindCluster, kindReverse, kindSearch} {
-		take(0, kind, 128)
-	}
-	take(100, kindSearch, 0)
-	releaseAll(all...)
-	expectUnused(t, l)
-}
-
-// TestLimiter_Pinned: pinned slots are not replaced, also when no others are left, and a released one
-// becomes free for another pinned query.
-func TestLimiter_Pinned(t *testing.T) {
-	l := newLimiter(10)
-	l.maxPinned = 6
-	all := l.admitAll(clientAddr(0), kindPlain, begin, 10)
-	later := begin.Add(time.Hour)
-	for i := range 4 {
-		if l.admit(clientAddr(1), kindPlain, later) == nil {
-			t.Errorf("slot %d of 4 is not replaced", i)
-		}
-	}
-	if l.admit(clientAddr(2), kindPlain, later) != nil {
-		t.Error("a pinned slot is replaced, or a new one")
-	}
-	all[0].release()
-	if s := l.admit(clientAddr(2), kindPlain, later); s == nil || s.element != nil || l.pinned != 6 {
-		t.Errorf("got %v with %d pinned slots, want a pinned one", s, l.pinned)
-	}
-}
-
 // TestLimiter_WhenReplaced: a slot may be replaced before and after its owner sets the function.
 func TestLimiter_WhenReplaced(t *testing.T) {
 	for _, before := range []bool{true, false} {
@@ -137,6 +90,9 @@ func TestLimiter_Random(t *testing.T) {
 	const limit, clients = 256, 24 // few is 2
 	random := rand.New(rand.NewPCG(1, 2))
 	l := newQueryLimiter(Limits{MaxQueries: limit})
+	if l.few != 2 {
+		t.Errorf("%d slots are few, want an eighth of a sixteenth", l.few)
+	}
 	var held []*slot // the oldest first
 	now := begin
 	count := func(matches func(*slot) bool) (n int) {

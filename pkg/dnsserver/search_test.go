@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
@@ -80,25 +79,6 @@ loaded`
 	s := newServer(t, "loaded", Config{})
 	if m := exchangeVia(t, s, overUDP, netip.Addr{}, newQuery("cluster.local.", dns.TypeA, "a")); isExpanded(m) {
 		t.Error("the option of a client with unknown address is not ignored")
-	}
-}
-
-// TestSearchPaths_DeletedNode: the option of a node cache is honoured until its endpoint is deleted.
-func TestSearchPaths_DeletedNode(t *testing.T) {
-	z := newZone(t, nil, "service shop/web 10.96.0.7\nservice kube-system/node-cache\nloaded")
-	s := newServer(t, "", Config{Zone: z, Autopath: Autopath{NodeCaches: Service{"kube-system", "node-cache"}}})
-	node := netip.MustParseAddr("172.18.0.2")
-	slice := zone.EndpointSlice{Namespace: "kube-system", Name: "node-cache-x", Service: "node-cache",
-		Endpoints: []zone.Endpoint{{Addr: node, Ready: true}}}
-	expanded := func() bool {
-		return isExpanded(exchangeVia(t, s, overUDP, node, newQuery("web.", dns.TypeA, "shop.svc.cluster.local")))
-	}
-	before := expanded()
-	z.Update(2, func(e *zone.Edit) { e.PutEndpointSlice(slice) })
-	added := expanded()
-	z.Update(3, func(e *zone.Edit) { e.DeleteEndpointSlice("kube-system", "node-cache-x") })
-	if deleted := expanded(); before || !added || deleted {
-		t.Errorf("expanded before the node was added %t, with it %t, after it was deleted %t", before, added, deleted)
 	}
 }
 

@@ -140,39 +140,6 @@ func TestRun_Flood(t *testing.T) {
 	}
 }
 
-// TestRun_QueuedPackets: queries in the kernel's queue when the context of Run ends are
-// answered.
-func TestRun_QueuedPackets(t *testing.T) {
-	const queries = 200 // more than one batch
-	s := newServer(t, benchCluster(1), Config{})
-	sockets, err := Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := net.Dial("udp", sockets.Addrs()[0].String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	packet := mustPack(t, new(dns.Msg).SetQuestion("only-4.payments.svc.cluster.local.", dns.TypeA))
-	for range queries {
-		if _, err := client.Write(packet); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	if err := s.Run(ctx, sockets); err != nil {
-		t.Fatal(err)
-	}
-	client.SetReadDeadline(time.Now().Add(time.Minute))
-	for i := range queries {
-		if _, err := client.Read(make([]byte, maxUDP)); err != nil {
-			t.Fatalf("got %d replies, want %d: %v", i, queries, err)
-		}
-	}
-}
-
 // TestResolve_ReturnedQuery: a query that the server itself sent is refused, also for a name
 // of the cluster. All others are answered.
 func TestResolve_ReturnedQuery(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// listenHeld opens n sockets outside of the runtime's poller.
-func listenHeld(t *testing.T, n int) *Sockets {
+// listenReaders opens n sockets, in the runtime's poller or outside of it.
+func listenReaders(t *testing.T, n int, isHeld bool) *Sockets {
 	t.Helper()
 	sockets, err := ListenShared(t.Context(), slices.Repeat([]netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, n))
 	if err != nil {
@@ -25,8 +25,11 @@ func listenHeld(t *testing.T, n int) *Sockets {
 	}
 	t.Cleanup(sockets.Close)
 	for _, c := range sockets.udp {
-		if c.leavePoller(); c.file == nil {
-			t.Fatal("the socket is in the poller")
+		if isHeld {
+			c.leavePoller()
+		}
+		if (c.file != nil) != isHeld {
+			t.Fatalf("the socket is in the poller: %t", isHeld)
 		}
 	}
 	return sockets
@@ -58,11 +61,14 @@ func TestHoldProcessor_Processors(t *testing.T) {
 	}
 }
 
-// TestHoldProcessor_Stop: a server stops while its readers wait, within and after holdTime, and first answers the
-// queries that have arrived, at each of its sockets.
-func TestHoldProcessor_Stop(t *testing.T) {
-	for _, idle := range []time.Duration{0, 3 * holdTime} {
-		s, sockets := newTestServer(t, smallCluster, Config{}), listenHeld(t, 3)
+// TestRun_Stop: a server stops while its readers wait, in the runtime's poller and outside of it, within and after
+// holdTime, and first answers the queries that have arrived, more than a batch at each of its sockets.
+func TestRun_Stop(t *testing.T) {
+	for _, tt := range []struct {
+		isHeld bool
+		idle   time.Duration
+	}{{true, 0}, {true, 3 * holdTime}, {false, 0}} {
+		s, sockets := newTestServer(t, smallCluster, Config{}), listenReaders(t, 3, tt.isHeld)
 		var clients []net.Conn
 		for _, addr := range sockets.Addrs() {
 			c, err := net.Dial("udp", addr.String())
@@ -86,7 +92,7 @@ func TestHoldProcessor_Stop(t *testing.T) {
 			for _, c := range clients {
 				for range queries {
 					if _, err := c.Read(make([]byte, maxUDP)); err != nil {
-						t.Fatalf("idle for %v: %v", idle, err)
+						t.Fatalf("%+v: %v", tt, err)
 					}
 				}
 			}
@@ -95,8 +101,8 @@ func TestHoldProcessor_Stop(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- s.Run(ctx, sockets) }()
 		exchangeAll(1, func() {})
-		time.Sleep(idle)
-		exchangeAll(100, stop)
+		time.Sleep(tt.idle)
+		exchangeAll(200, stop)
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
@@ -105,7 +111,7 @@ func TestHoldProcessor_Stop(t *testing.T) {
 
 // TestHoldProcessor_Closed: the error of a socket that others have closed ends the server.
 func TestHoldProcessor_Closed(t *testing.T) {
-	s, sockets := newServer(t, smallCluster, Config{}), listenHeld(t, 1)
+	s, sockets := newServer(t, smallCluster, Config{}), listenReaders(t, 1, true)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(t.Context(), sockets) }()
 	time.Sleep(holdTime / 2)
@@ -117,7 +123,7 @@ func TestHoldProcessor_Closed(t *testing.T) {
 
 // TestHoldProcessor_GarbageCollection: the world stops while a reader holds its processor, and no query is lost.
 func TestHoldProcessor_GarbageCollection(t *testing.T) {
-	s, sockets := newTestServer(t, smallCluster, Config{}), listenHeld(t, 1)
+	s, sockets := newTestServer(t, smallCluster, Config{}), listenReaders(t, 1, true)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, sockets) }()

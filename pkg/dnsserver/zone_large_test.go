@@ -22,35 +22,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// TestZoneWire_CostOfLargeSets: over UDP a set of 100,000 endpoints costs what one of 2,000 costs.
-func TestZoneWire_CostOfLargeSets(t *testing.T) {
-	s := newServer(t, "namespace default"+largeService("default/db-0002", 2000)+
-		largeService("default/db-0100", 100_000)+"\nloaded", Config{})
-	for _, qtype := range []uint16{dns.TypeA, dns.TypeSRV} {
-		var allocs [2]float64
-		var octets, records [2]int
-		for i, name := range []string{"db-0002", "db-0100"} {
-			packet := mustPack(t, new(dns.Msg).SetQuestion(name+".default.svc.cluster.local.", qtype).SetEdns0(700, false))
-			buf, q := make([]byte, 0, maxUDP), &query{client: podAddr, received: time.Now()}
-			answer := func() []byte {
-				r, _ := s.handle(t.Context(), q, packet, buf)
-				return r.wire
-			}
-			m := new(dns.Msg)
-			if err := m.Unpack(answer()); err != nil || !m.Truncated {
-				t.Fatalf("%s: %v, TC %t", name, err, m.Truncated)
-			}
-			octets[i], records[i] = len(answer()), len(m.Answer)
-			allocs[i] = testing.AllocsPerRun(20, func() { answer() })
-		}
-		// Labels differ by a few octets: the last record of one reply may not fit into the other.
-		if allocs[0] != allocs[1] || allocs[1] > 20 || min(octets[0], octets[1]) < 600 || records[1] < 8 {
-			t.Errorf("%s of 2,000 and of 100,000 endpoints: got %v allocations, %v octets, %v records",
-				dns.TypeToString[qtype], allocs, octets, records)
-		}
-	}
-}
-
 // TestZone_RRsetLimit: over TCP a client gets at most maxRRset records, or what fits, without TC.
 // Over time it gets all of them. Every such reply is counted, and one a minute is logged.
 func TestZone_RRsetLimit(t *testing.T) {
@@ -170,24 +141,6 @@ func TestServeStream_AliasOfLargeSet(t *testing.T) {
 		if len(first) < tt.first {
 			t.Errorf("%s: %d replies begin with %d different addresses, want %d or more", name, queries, len(first), tt.first)
 		}
-	}
-}
-
-// TestCache_CostOfLargeReplies: a cached reply that does not fit is cut in wire form.
-func TestCache_CostOfLargeReplies(t *testing.T) {
-	records := ""
-	for i := range 3000 {
-		records += fmt.Sprintf("large.example. 300 A 10.0.%d.%d\n", i/256, i%256)
-	}
-	s := newServer(t, smallCluster, Config{Upstream: parseRecords(t, records).exchange})
-	packet := mustPack(t, new(dns.Msg).SetQuestion("large.example.", dns.TypeA).SetEdns0(1232, false))
-	handlePacket(t.Context(), s, packet, overUDP, podAddr)
-	if !compareForms(t, s, packet) {
-		t.Error("the reply is not in wire form")
-	}
-	buf, q := make([]byte, 0, maxUDP), &query{client: podAddr, received: time.Now()}
-	if allocs := testing.AllocsPerRun(20, func() { s.handle(t.Context(), q, packet, buf) }); allocs != 0 {
-		t.Errorf("got %v allocations, want 0", allocs)
 	}
 }
 
