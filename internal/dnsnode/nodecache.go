@@ -31,16 +31,18 @@ const revokeTime = 5 * leaseInterval
 // RunNodeCache runs the DNS cache of a node with configuration c until ctx ends, and then returns nil. It
 // takes over the addresses from a previous instance only if it reaches the cluster DNS itself.
 func RunNodeCache(ctx context.Context, p daemon.Process, source *config.Source[NodeCacheConfig], c NodeCacheConfig) error {
+	var server *server
+	cluster := &clusterCheck{domain: c.Domain, exchange: func(ctx context.Context, query *dns.Msg) (*dns.Msg, error) {
+		return server.cluster().Exchange(ctx, query) // a reload replaces the client
+	}}
+	lease := newLease(c.Fallback, cluster.exchange, p.Metrics, p.Log)
 	server, err := newServer(dnsserver.Config{
 		Domain: c.Domain, TTL: ownTTL, Autopath: c.Autopath, LocalNames: true, Chaos: c.Chaos, AnswerProbe: answerProbe,
-		Limits: c.ServerLimits, Statistics: c.Statistics, Lameduck: revokeTime,
+		Paused: lease.paused, Limits: c.ServerLimits, Statistics: c.Statistics, Lameduck: revokeTime,
 	}, p.Metrics, p.Log)
 	if err != nil {
 		return err
 	}
-	cluster := &clusterCheck{domain: c.Domain, exchange: func(ctx context.Context, query *dns.Msg) (*dns.Msg, error) {
-		return server.cluster().Exchange(ctx, query) // a reload replaces the client
-	}}
 	open := func(ctx context.Context, group *daemon.Group) (*dnsserver.Sockets, error) {
 		if err := checkIPVS(c.Addrs); err != nil {
 			return nil, err
@@ -57,7 +59,7 @@ func RunNodeCache(ctx context.Context, p daemon.Process, source *config.Source[N
 			return nil, err
 		}
 		guard := newGuard(addrs.iface, sockets.Addrs(), p.Metrics, p.Log)
-		if err := guard.installRules(c.Notrack, newLease(c.Fallback, cluster.exchange, p.Metrics, p.Log)); err != nil {
+		if err := guard.installRules(c.Notrack, lease); err != nil {
 			sockets.Close()
 			return nil, err
 		}

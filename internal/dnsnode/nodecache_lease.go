@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
@@ -48,8 +49,27 @@ type lease struct {
 	exchange dnsserver.Exchange // of the cluster DNS
 	log      *slog.Logger
 
+	pulse atomic.Pointer[pulse] // of the address that answered last; nil: none has yet
+
 	lost    prometheus.Counter
 	servers prometheus.Gauge
+}
+
+// A pulse tells when the server answers probes of an address.
+type pulse struct {
+	last    time.Time // of a reply
+	resumed time.Time // of the first reply after a pause
+}
+
+// steady reports whether the server answers, and has for settleTime.
+func (p pulse) steady() bool {
+	return time.Since(p.last) < leaseInterval*3/2 && time.Since(p.resumed) >= settleTime
+}
+
+// paused reports whether no address has a steady pulse, see dnsserver.Config.Paused. Without a lease it returns false.
+func (l *lease) paused() bool {
+	p := l.pulse.Load()
+	return p != nil && !p.steady()
 }
 
 func newLease(service fqdn.Name, exchange dnsserver.Exchange, register prometheus.Registerer, log *slog.Logger) *lease {
@@ -86,28 +106,27 @@ func (l *lease) keep(ctx context.Context) error {
 // the lease again, also if it gets no reply itself: the lease of a server that hangs while this task runs lasts up to
 // leaseInterval longer.
 func (l *lease) keepAddress(ctx context.Context, addr netip.AddrPort, packet []byte) {
-	last := time.Now()  // of a reply: that to the probe of guard.run
-	var since time.Time // when the server answered again after a pause
-	grants := func() bool { return time.Since(last) < leaseInterval*3/2 && time.Since(since) >= settleTime }
+	p := pulse{last: time.Now()} // guard.run has had a reply
 	for ctx.Err() == nil {
-		grant := grants()
+		grant := p.steady()
 		conn, err := nodenet.ProbeDialer(grant).DialContext(ctx, "udp", addr.String())
 		if err != nil {
 			daemon.Sleep(ctx, leaseInterval)
 			continue
 		}
 		// A socket serves for a minute: the address may have been away.
-		for end := time.Now().Add(time.Minute); ctx.Err() == nil && time.Now().Before(end) && grant == grants(); {
+		for end := time.Now().Add(time.Minute); ctx.Err() == nil && time.Now().Before(end) && grant == p.steady(); {
 			sent := time.Now()
 			if exchangeProbe(conn, packet) {
 				now := time.Now()
-				if gap := now.Sub(last); gap > nodenet.LeaseTime {
-					since = now
+				if gap := now.Sub(p.last); gap > nodenet.LeaseTime {
+					p.resumed = now
 					l.lost.Inc()
 					l.log.Warn("node cache did not answer, the kernel sent queries to the cluster DNS",
 						"address", addr, "duration", gap)
 				}
-				last = now
+				p.last = now
+				l.pulse.Store(&pulse{p.last, p.resumed})
 			}
 			daemon.Sleep(ctx, leaseInterval-time.Since(sent))
 		}

@@ -274,6 +274,9 @@ func (s *Server) recordFailure(ctx context.Context, q *query, m *dns.Msg, to des
 	if reason := refusalOf(err); reason != notRefused {
 		return s.refuse(s.kindOf(to, q.name), reason)
 	}
+	if s.cfg.Paused != nil && s.cfg.Paused() {
+		return s.refuse(s.kindOf(to, q.name), refusedPaused)
+	}
 	why := causeOf(err)
 	// Servers may drop a query without RD: that is not a fact about the name.
 	if m.RecursionDesired && ctx.Err() == nil { // neither shutdown nor a replaced slot has ended the query
@@ -282,7 +285,6 @@ func (s *Server) recordFailure(ctx context.Context, q *query, m *dns.Msg, to des
 		options.Cause = why
 		s.cfg.Cache.Put(to.cacheKey(q), new(dns.Msg).SetRcode(m, dns.RcodeServerFailure), time.Now(), options)
 	}
-	s.log.Debug("no valid reply from other servers", "name", q.presentationName(), "type", dns.Type(q.qtype), "error", err)
 	return answer{source: fromUpstream, rcode: dns.RcodeServerFailure, extended: causes[why]}
 }
 

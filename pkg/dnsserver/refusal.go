@@ -31,6 +31,7 @@ const (
 	refusedReplaced                 // the query had waited, and lost its slot to another one
 	refusedUpstream                 // the server that was asked, such as the cluster DNS, refused the query at a limit
 	refusedResources                // no file descriptor or memory for a socket
+	refusedPaused                   // no reply, and this server was paused
 	numRefusals
 )
 
@@ -49,6 +50,7 @@ var refusals = [numRefusals]struct {
 	refusedReplaced:   {"replaced", "no reply yet, and too many queries are waiting for other servers", extendedLimit},
 	refusedUpstream:   {"upstream", "the server that was asked is at a limit", extendedLimit},
 	refusedResources:  {"resources", "no file descriptor or memory for a query", extendedLimit},
+	refusedPaused:     {"paused", "no reply, and this server was paused", extendedLimit},
 }
 
 func (r refusalReason) String() string { return refusals[r].label }
@@ -78,7 +80,8 @@ func isLimitFailure(reply *dns.Msg) bool {
 
 // replyOverUDP is reply, or nothing for a query that was refused at a limit and has no OPT record: its client cannot read
 // the reason. The C libraries ask again at once after SERVFAIL, which makes matters worse, and then give up. Without a
-// reply they ask again after some seconds.
+// reply they ask again after some seconds. glibc even takes the late SERVFAIL of a server that was paused for the
+// reply to its second try, which another server is about to answer.
 func (q *query) replyOverUDP(a answer, buf []byte) reply {
 	if !q.edns && refusals[a.refused].code == extendedLimit {
 		return reply{}

@@ -61,6 +61,10 @@ type Config struct {
 	// cache checks that queries reach it. AnswerProbe is called for the type HINFO only. nil: no probe is answered.
 	AnswerProbe func(name string) dns.RR
 
+	// Paused reports whether queries do not reach this server, or did not a few seconds ago, as the probes of a node cache
+	// show. Replies of other servers may be lost, too: a query without one is refused. nil: never.
+	Paused func() bool
+
 	// Chaos is the TXT record of version.bind and version.server in class CHAOS, at most 255 octets. hostname.bind and
 	// id.server then have the name of the host. "": queries of this class get REFUSED.
 	Chaos string

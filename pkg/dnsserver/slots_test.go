@@ -179,6 +179,32 @@ func TestSlots_WithoutEDNS(t *testing.T) {
 	})
 }
 
+// TestPaused: a server that was paused may have lost replies. Other servers have not failed then: only a client
+// that can read that gets a reply, nothing is cached, and a stale answer is served.
+func TestPaused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		paused, reply := false, silentFor(t, "-")
+		s := newTestServer(t, "loaded", Config{Paused: func() bool { return paused },
+			Upstream: func(ctx context.Context, m *dns.Msg) (*dns.Msg, error) { return reply(ctx, m) }})
+		ask := func(when, name, want string, edns bool) {
+			t.Helper()
+			expectRcodes(t, when, pending{sendQuery(t, s.Server, podAddr, parseQuery(name+".example. A", edns))}, want)
+			time.Sleep(silentTime) // a stale answer does not wait for the servers
+		}
+		ask("before", "cached", "NOERROR", false)
+		time.Sleep(61 * time.Second) // the TTL is 60 s
+		paused, reply = true, silentFor(t, "")
+		ask("paused", "new", "no reply", false)
+		ask("paused, with EDNS", "new", "SERVFAIL", true)
+		ask("paused, a stale answer", "cached", "NOERROR", false)
+		paused, reply = false, silentFor(t, "-")
+		ask("after", "new", "NOERROR", false)
+		if n := s.counterSum(t, "dnsconfigurer_dns_refusals_total", "reason=paused"); n != 3 {
+			t.Errorf("%d refusals were counted, want 3", n)
+		}
+	})
+}
+
 // TestSlots_NodeCache: on a node cache with a silent server the cluster's names are answered,
 // whatever else is outstanding.
 func TestSlots_NodeCache(t *testing.T) {

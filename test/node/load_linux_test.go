@@ -276,7 +276,7 @@ func (p loadPod) tally(t *testing.T, lines []string) (c tally) {
 		case got == "error EAI_NONAME" && want[name] == "":
 			c.absent++
 		default:
-			c.wrong = append(c.wrong, fmt.Sprintf("%s: %s, want %q", name, got, want[name]))
+			c.wrong = append(c.wrong, fmt.Sprintf("%s: %s, want %q, lookup %d of %d in %v", name, got, want[name], i, len(lines), delay))
 		}
 	}
 	slices.Sort(c.delays)

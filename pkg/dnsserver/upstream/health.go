@@ -111,9 +111,7 @@ func (c *Client) probeUntilUp(ctx context.Context, s *server) {
 		return // not reached: the zone is a valid name
 	}
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
-		if _, err := c.try(ctx, s, q); err != nil {
-			c.cfg.Logger.Debug("upstream server does not reply to a probe", "server", s.Server, "error", err)
-		}
+		_, _ = c.try(ctx, s, q) // which records the result
 		isUnused := ctx.Err() != nil || !slices.Contains(*c.servers.Load(), s)
 		if isUnused || !s.mayBeDown() {
 			// A failure after the check has begun new probes, or does so after the Store.
