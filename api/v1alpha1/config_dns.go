@@ -13,12 +13,11 @@ type ResolverConfiguration struct {
 	// ClusterDomain is the domain of the cluster.
 	ClusterDomain string `json:"clusterDomain" default:"cluster.local" format:"host" restart:"true" flag:"cluster-domain" arg:"DOMAIN"`
 
-	// ReverseCIDRs lists the cluster's networks of Services and pods, such as "10.96.0.0/12". The
-	// cluster DNS server is authoritative for their reverse zones: PTR queries for their unknown
-	// addresses get NXDOMAIN, and no address outside of them has a name of the cluster. A node
-	// cache sends their reverse names to the cluster DNS, even if StubDomains has a shorter zone,
-	// such as "10.in-addr.arpa". Empty: the cluster DNS server forwards PTR queries for unknown
-	// addresses, and a node cache sends it all reverse names that are not in StubDomains.
+	// ReverseCIDRs lists the networks of Services and pods, such as "10.96.0.0/12". The cluster DNS
+	// server denies their unknown addresses (NXDOMAIN), and no address outside of them has a name of
+	// the cluster. A node cache sends their reverse names to the cluster DNS, even if StubDomains has
+	// a shorter zone. Empty: the cluster DNS server forwards PTR queries for unknown addresses, and a
+	// node cache sends it all reverse names that are not in StubDomains.
 	ReverseCIDRs []string `json:"reverseCIDRs,omitempty" format:"network"`
 
 	// Upstreams lists the servers to forward to: ADDR, ADDR:PORT, tcp://ADDR for TCP only,
@@ -39,10 +38,9 @@ type ResolverConfiguration struct {
 	// Empty: none.
 	StubDomains []StubDomain `json:"stubDomains,omitempty"`
 
-	// LastKnownGood is how long the last answer to a question is served after the servers of Upstreams,
-	// ResolvConf or StubDomains begin to deny the name (NXDOMAIN, NODATA). The cluster's names, and names
-	// that the cluster DNS answers for a node cache, are denied at once. 0s: all names are, except in stub domains
-	// with a value of their own.
+	// LastKnownGood is how long the last answer to a question is served after other servers begin to deny the name
+	// (NXDOMAIN, NODATA). Names that the cluster DNS answers are denied at once. 0s: all names are, except in stub
+	// domains with a value of their own.
 	LastKnownGood string `json:"lastKnownGood,omitempty" default:"0s" format:"duration" min:"0s" max:"1h"`
 
 	// ClientStatistics is what is counted by client for the command advise: "clients", the queries of
@@ -113,11 +111,15 @@ type DNSConfiguration struct {
 	// TTL is the TTL of the cluster's records in seconds.
 	TTL *uint32 `json:"ttl,omitempty" default:"5" max:"3600" restart:"true"`
 
+	// ExternalZones lists domains, such as "lb.example.com", in which a Service has the name SERVICE.NAMESPACE and
+	// the addresses of its status.loadBalancer and spec.externalIPs. Empty: none.
+	ExternalZones []string `json:"externalZones,omitempty" format:"host" restart:"true"`
+
 	// Hosts are names with fixed addresses, which win over the names of the cluster and of other servers.
 	Hosts HostsConfiguration `json:"hosts"`
 
 	// Rewrite lists names that are looked up as others; replies have the name of the question. The first item
-	// that matches a name counts. It may be a name of the cluster, or of other servers. At most 1000. Empty: none.
+	// that matches a name counts. At most 1000. Empty: none.
 	Rewrite []Rewrite `json:"rewrite,omitempty"`
 
 	// Answers are answers by pattern, which win over Hosts, the names of the cluster and of other servers.
@@ -205,7 +207,7 @@ type NodeCacheConfiguration struct {
 
 	// FallbackService is a headless Service of the pods of the cluster DNS, as NAME.NAMESPACE. Queries to
 	// Listen go to these pods, at port 53, while the node cache is down or does not answer: the kernel
-	// translates them. Queries to the address of a Service do so without it, by kube-proxy. Empty: none.
+	// translates them. Empty: none.
 	FallbackService string `json:"fallbackService,omitempty" restart:"true"`
 
 	// ClusterDNS lists the servers for the cluster's names, all reverse names and names

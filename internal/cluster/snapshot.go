@@ -39,6 +39,9 @@ type SnapshotHeader struct {
 
 	// HasPods is set if the file contains the pods.
 	HasPods bool
+
+	// HasExternal is set if the Services have their external addresses.
+	HasExternal bool
 }
 
 // Snapshot is the content of a file: a SnapshotHeader, and valid objects for a zone of its Domain.
@@ -147,6 +150,8 @@ func (h SnapshotHeader) CheckUsable(want SnapshotHeader, now time.Time, maxAge t
 		return fmt.Errorf("is of another cluster: UID of kube-system is %s, want %s", h.Cluster, want.Cluster)
 	case want.HasPods && !h.HasPods:
 		return errors.New("has no pods, which pod verification requires")
+	case want.HasExternal && !h.HasExternal:
+		return errors.New("has no external addresses, which external zones require")
 	case age > maxAge:
 		return fmt.Errorf("is %v old: the limit is %v", age.Round(time.Second), maxAge)
 	}

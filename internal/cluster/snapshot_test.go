@@ -27,13 +27,15 @@ import (
 func smallSnapshot() *Snapshot {
 	v4, v6 := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")
 	return &Snapshot{
-		SnapshotHeader: SnapshotHeader{Domain: clusterLocal, Cluster: "uid-1", Time: time.Unix(1_700_000_000, 0), HasPods: true},
-		Namespaces:     []string{"empty", "shop"},
+		SnapshotHeader: SnapshotHeader{Domain: clusterLocal, Cluster: "uid-1", Time: time.Unix(1_700_000_000, 0), HasPods: true,
+			HasExternal: true},
+		Namespaces: []string{"empty", "shop"},
 		Services: []*zone.Service{
 			{Namespace: "shop", Name: "db", PublishNotReady: true},
 			{Namespace: "shop", Name: "ext", ExternalName: "www.example"},
 			{Namespace: "shop", Name: "web", ClusterIPs: []netip.Addr{v4, v6},
-				Ports: []zone.Port{{Name: "http", Protocol: "tcp", Number: 65535}}},
+				Ports:    []zone.Port{{Name: "http", Protocol: "tcp", Number: 65535}},
+				External: &zone.External{Addrs: []netip.Addr{v6}, Host: "lb.example"}},
 		},
 		EndpointSlices: []*zone.EndpointSlice{{
 			Namespace: "shop", Name: "db-1.x", Service: "db", Ports: []zone.Port{{Protocol: "sctp", Number: 1}},
@@ -165,6 +167,7 @@ func TestCheckUsable_Reasons(t *testing.T) {
 		{"another domain", SnapshotHeader{Domain: fqdn.Join(fqdn.Root, "local"), Cluster: "uid-1"}, time.Hour,
 			"is of another cluster domain, want local."},
 		{"pods are wanted", SnapshotHeader{Domain: clusterLocal, HasPods: true}, time.Hour, "has no pods"},
+		{"external addresses are wanted", SnapshotHeader{Domain: clusterLocal, HasExternal: true}, time.Hour, "has no external addresses"},
 	}
 	for _, tt := range tests {
 		err := file.CheckUsable(tt.want, now, tt.age)

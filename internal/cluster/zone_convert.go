@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -152,16 +153,9 @@ func (c converter) service(o *corev1.Service) (*zone.Service, error) {
 		}
 		return &s, nil
 	}
-	var errs []error
 	ips := clusterIPs(&o.Spec)
-	for _, ip := range ips {
-		addr, err := netip.ParseAddr(ip)
-		if err != nil || addr.Zone() != "" {
-			errs = append(errs, fmt.Errorf("spec.clusterIPs: %q is not an address", ip))
-			continue
-		}
-		s.ClusterIPs = append(s.ClusterIPs, addr.Unmap())
-	}
+	var errs []error
+	s.ClusterIPs, errs = parseAddrs("spec.clusterIPs", ips)
 	if len(ips) > 0 && len(s.ClusterIPs) == 0 {
 		return nil, errors.Join(errs...) // without an address it would be a headless Service
 	}
@@ -173,7 +167,46 @@ func (c converter) service(o *corev1.Service) (*zone.Service, error) {
 		}
 		s.Ports = append(s.Ports, port)
 	}
+	if len(c.zone.External()) > 0 {
+		var invalid []error
+		s.External, invalid = external(o)
+		errs = append(errs, invalid...)
+	}
 	return &s, errors.Join(errs...)
+}
+
+// external returns where clients outside of the cluster reach a Service, nil if they do not, and the errors of invalid
+// addresses.
+func external(o *corev1.Service) (*zone.External, []error) {
+	e, texts := &zone.External{}, slices.Clone(o.Spec.ExternalIPs)
+	for _, ingress := range o.Status.LoadBalancer.Ingress {
+		if ingress.IP == "" {
+			e.Host = cmp.Or(e.Host, ingress.Hostname)
+		} else {
+			texts = append(texts, ingress.IP)
+		}
+	}
+	var errs []error
+	if e.Addrs, errs = parseAddrs("spec.externalIPs, status.loadBalancer", texts); len(e.Addrs) > 0 {
+		e.Host = "" // a name with a CNAME record has no other records
+	}
+	if len(e.Addrs) == 0 && e.Host == "" {
+		return nil, errs
+	}
+	return e, errs
+}
+
+// parseAddrs returns the valid addresses in a field, and the errors of the others.
+func parseAddrs(field string, texts []string) (addrs []netip.Addr, errs []error) {
+	for _, text := range texts {
+		addr, err := netip.ParseAddr(text)
+		if err != nil || addr.Zone() != "" {
+			errs = append(errs, fmt.Errorf("%s: %q is not an address", field, text))
+			continue
+		}
+		addrs = append(addrs, addr.Unmap())
+	}
+	return addrs, errs
 }
 
 // clusterIPs returns the cluster IPs as text; a headless Service has none. API servers

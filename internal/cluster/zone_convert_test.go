@@ -37,7 +37,11 @@ func TestConvert(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := converter{clusterLocal, zone.Empty()}
+	z, err := zone.New(zone.Config{Domain: clusterLocal, External: []fqdn.Name{fqdn.Join(fqdn.Root, "lb")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := converter{clusterLocal, z}
 	for i := range archive.Files {
 		f := &archive.Files[i]
 		object, want, _ := strings.Cut(string(f.Data), "=>\n")
@@ -96,6 +100,10 @@ func TestConvert_Remarks(t *testing.T) {
 		t.Errorf("triggered by %v", got)
 	}
 	c := converter{clusterLocal, zone.Empty()}
+	balanced := parse[corev1.Service](t, "metadata: {namespace: shop, name: web}\nstatus: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}")
+	if s, err := c.service(balanced); err != nil || s.External != nil {
+		t.Errorf("without external zones a Service keeps %v, %v", s.External, err)
+	}
 	if o, err := c.convert(slice); err != nil || o.value == nil || o.remarks != nil || o.name().String() != "shop/web-1" {
 		t.Errorf("got %+v, %v", o, err)
 	}

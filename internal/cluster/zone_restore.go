@@ -79,7 +79,7 @@ func (s *Syncer) dropForeign(e *zone.Edit, before *zone.Snapshot) {
 }
 
 func (s *Syncer) header() SnapshotHeader {
-	h := SnapshotHeader{Domain: s.cfg.Domain, HasPods: s.cfg.Pods}
+	h := SnapshotHeader{Domain: s.cfg.Domain, HasPods: s.cfg.Pods, HasExternal: len(s.cfg.Zone.External()) > 0}
 	if uid := s.cluster.Load(); uid != nil {
 		h.Cluster = *uid
 	}

@@ -85,6 +85,35 @@ func (c *converter) file(b *Block, d Directive) (takesAll bool) {
 	return !slices.ContainsFunc(b.zones(), isOther) && len(d.Find("fallthrough")) == 0
 }
 
+// externalZones converts the plugin k8s_external, which stands above kubernetes and forward.
+func (c *converter) externalZones() {
+	for i := range c.blocks {
+		b := &c.blocks[i]
+		for _, d := range b.Find("k8s_external") {
+			for _, z := range c.stanzaZones(b, d, d.Args) {
+				c.externalZone(d, z)
+			}
+			for _, property := range d.Body {
+				c.explain(property, "k8s_external "+property.Name)
+			}
+		}
+	}
+}
+
+func (c *converter) externalZone(d Directive, z string) {
+	if z == "" || z == c.domain || isReverse(z) {
+		c.changes(d, "%s: the zone %q cannot be external", d, z)
+		return
+	}
+	c.addRule("externalZones", z, d)
+	c.stubs = slices.DeleteFunc(c.stubs, func(s stub) bool {
+		if s.Zone == z {
+			c.note(s.from, "%s: never asked in the zone %s, which is external: left out", s.from, z)
+		}
+		return s.Zone == z
+	})
+}
+
 // The TTLs of CoreDNS without other values, in seconds.
 const (
 	defaultHostsTTL = 3600

@@ -30,7 +30,7 @@ func RunClusterDNS(ctx context.Context, p daemon.Process, source *config.Source[
 	if err != nil {
 		return err
 	}
-	z, err := zone.New(zone.Config{Domain: c.Domain, Pods: podModes[c.Pods], Reverse: c.Reverse, Local: local})
+	z, err := zone.New(zone.Config{Domain: c.Domain, Pods: podModes[c.Pods], Reverse: c.Reverse, Local: local, External: c.External})
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,8 @@ type ClusterDNSConfig struct {
 	v1alpha1.DNSConfiguration
 	resolver
 
-	manifestsOrigin string // where Manifests is set, for errors
+	External        []fqdn.Name // of ExternalZones
+	manifestsOrigin string      // where Manifests is set, for errors
 }
 
 // podModes are the values of Pods.
@@ -91,6 +92,10 @@ func checkClusterDNS(c *ClusterDNSConfig, p *config.Problems) {
 	c.resolver = newResolver(&c.ResolverConfiguration, c.LogFormat, p)
 	if len(c.Manifests) > 0 && (c.Kubeconfig != "" || c.Snapshot != "") {
 		p.AddConflict("manifests", "kubeconfig", "snapshot")
+	}
+	c.External = config.Names(c.ExternalZones)
+	for i, name := range c.External {
+		p.Add(fmt.Sprintf("externalZones[%d]", i), c.checkExternal(name, c.External[:i]))
 	}
 	c.Forward.Hosts = hosts{c.Hosts.Entries, c.Hosts.File, *c.Hosts.TTL}
 	for i, entry := range c.Hosts.Entries {
@@ -218,6 +223,20 @@ func (r *resolver) checkStub(stub fqdn.Name) error {
 		}
 	}
 	return nil
+}
+
+// checkExternal returns an error for an external zone that would never be used. earlier are other external zones.
+func (r *resolver) checkExternal(name fqdn.Name, earlier []fqdn.Name) error {
+	isStub := func(stub stubDomain) bool { return stub.Zone == name.String() }
+	switch {
+	case slices.Contains(earlier, name):
+		return fmt.Errorf("duplicate zone %v", name)
+	case len(name)+len("\x0ahostmaster\x03dns") > fqdn.MaxWire:
+		return fmt.Errorf("%v is too long for the names of its SOA record", name)
+	case slices.ContainsFunc(r.Forward.Stubs, isStub) && r.checkStub(name) == nil:
+		return fmt.Errorf("%v is in stubDomains, too", name)
+	}
+	return r.checkStub(name)
 }
 
 // stubDomain is a domain with servers of its own, or with a zone file.

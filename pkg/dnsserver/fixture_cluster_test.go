@@ -29,12 +29,12 @@ var reverseRanges = []netip.Prefix{
 	netip.MustParsePrefix("10.3.0.0/16"), netip.MustParsePrefix("2001:db8::/64"), // of the examples in the specification
 }
 
-// newZone returns the zone cluster.local with the objects of the cluster.
-func newZone(t testing.TB, reverse []netip.Prefix, cluster string) *zone.Zone {
+// newZone returns the zone cluster.local, and external zones, with the objects of the cluster.
+func newZone(t testing.TB, reverse []netip.Prefix, cluster string, external ...fqdn.Name) *zone.Zone {
 	t.Helper()
 	z, err := zone.New(zone.Config{
 		Domain: clusterDomain, Pods: zone.PodsInsecure,
-		Local: []netip.Addr{netip.MustParseAddr("10.244.9.9")}, Reverse: reverse,
+		Local: []netip.Addr{netip.MustParseAddr("10.244.9.9")}, Reverse: reverse, External: external,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ var clusterDomain = fqdn.Join(fqdn.Root, "cluster", "local")
 // applyObjects parses objects, one per line, and puts them into a zone:
 //
 //	namespace NAME
-//	service NS/NAME ADDR... PORT:PROTOCOL:NUMBER... [publish] [external=NAME]
+//	service NS/NAME ADDR... PORT:PROTOCOL:NUMBER... [publish] [external=NAME] [lb=ADDR|NAME]...
 //	slice NS/SERVICE ADDR[=HOSTNAME][!]... PORT:PROTOCOL:NUMBER...
 //	pod NS/NAME ADDR...
 //	loaded
@@ -95,6 +95,15 @@ func parseService(ns, name string, words []string) zone.Service {
 			s.ClusterIPs = append(s.ClusterIPs, addr)
 		} else if target, ok := strings.CutPrefix(w, "external="); ok {
 			s.ExternalName = target
+		} else if text, ok := strings.CutPrefix(w, "lb="); ok {
+			if s.External == nil {
+				s.External = &zone.External{}
+			}
+			if addr, err := netip.ParseAddr(text); err == nil {
+				s.External.Addrs = append(s.External.Addrs, addr)
+			} else {
+				s.External.Host = text
+			}
 		} else if w == "publish" {
 			s.PublishNotReady = true
 		} else {

@@ -78,10 +78,11 @@ func (s *Server) SetForwarding(f Forwarding) {
 	s.forwarding.Store(&f)
 }
 
-// mayBeInZone reports whether a name, such as that of a stub domain, is in the cluster domain, or a reverse name.
+// mayBeInZone reports whether a name, such as that of a stub domain, is in the cluster domain or an external zone, or a
+// reverse name.
 func (s *Server) mayBeInZone(name fqdn.Name) bool {
-	_, inDomain := name.Within(s.cfg.Domain)
-	return inDomain || isReverse(name)
+	contains := func(zone fqdn.Name) bool { _, ok := name.Within(zone); return ok }
+	return contains(s.cfg.Domain) || slices.ContainsFunc(s.cfg.Zone.External(), contains) || isReverse(name)
 }
 
 func isReverse(name fqdn.Name) bool {

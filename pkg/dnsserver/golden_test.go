@@ -29,9 +29,10 @@ var update = flag.Bool("update", false, "rewrite the golden files: read the diff
 // objects of the cluster ("cluster", as in applyObjects), the records of the upstream server
 // ("upstream", a zone file), the search domains of the hosts ("hosts"), the Hosts ("addresses"), the
 // Rules ("answers" and "rewrites", each an object of JSON), whether Config.LocalNames is set ("local
-// names"), the range of the reverse zone, if it is not reverseRanges ("reverse RANGE" or "reverse none"), and
-// then each question with its reply. A file of TestTimeline may also have Forwarding.LastKnownGood ("last DURATION") and
-// stub domains of the upstream server ("stubs": each NAME, or NAME=DURATION with Stub.LastKnownGood).
+// names"), the external zones ("external"), the range of the reverse zone, if it is not reverseRanges ("reverse RANGE" or
+// "reverse none"), and then each question with its reply. A file of TestTimeline may also have
+// Forwarding.LastKnownGood ("last DURATION") and stub domains of the upstream server ("stubs": each NAME, or
+// NAME=DURATION with Stub.LastKnownGood).
 type goldenFile struct {
 	name     string
 	path     string
@@ -40,6 +41,7 @@ type goldenFile struct {
 	node     bool
 	local    bool
 	reverse  []netip.Prefix
+	external []fqdn.Name
 	lastGood time.Duration
 	stubs    []Stub
 	fixed    *Hosts
@@ -51,7 +53,7 @@ type goldenFile struct {
 }
 
 // noReplies are the first words of the steps that are no questions.
-var noReplies = []string{"upstream", "hosts", "sleep", "fails", "works", "cluster", "node", "local", "reverse",
+var noReplies = []string{"upstream", "hosts", "sleep", "fails", "works", "cluster", "node", "local", "reverse", "external",
 	"addresses", "answers", "rewrites", "last", "stubs"}
 
 // readGoldenFiles reads the golden files of a directory.
@@ -88,6 +90,8 @@ func readGoldenFiles(t *testing.T, dir string) []goldenFile {
 				if g.reverse = nil; rest != "none" {
 					g.reverse = []netip.Prefix{netip.MustParsePrefix(rest)}
 				}
+			case word == "external":
+				g.external = parseNames(t, f.Data)
 			case word == "last":
 				if g.lastGood, err = time.ParseDuration(rest); err != nil {
 					t.Fatal(err)
@@ -181,7 +185,8 @@ func (g *goldenFile) check(t *testing.T, replyTo func(question string) string) {
 func TestGolden(t *testing.T) {
 	for _, file := range readGoldenFiles(t, "testdata") {
 		t.Run(file.name, func(t *testing.T) {
-			server := startServer(t, "", Config{Zone: newZone(t, file.reverse, file.cluster), Upstream: file.upstream.exchange,
+			z := newZone(t, file.reverse, file.cluster, file.external...)
+			server := startServer(t, "", Config{Zone: z, Upstream: file.upstream.exchange,
 				LocalNames: file.local, Autopath: Autopath{HostSuffixes: file.hosts}})
 			server.SetHosts(file.fixed)
 			server.SetRules(file.rules)

@@ -160,14 +160,14 @@ func (s *Server) observePartial(q *query, owner string, b []byte) {
 }
 
 // negativeReply returns a negative reply: without answer, and with the SOA record of the zone in
-// the authority section (RFC 2308 section 2). It returns nil if the reply is too long.
+// the authority section (RFC 2308 section 2). It returns nil if the reply is too long, or in an external zone.
 func (s *Server) negativeReply(q *query, buf []byte, rcode int, apex fqdn.Name, snapshot *zone.Snapshot) []byte {
 	const (
 		hostmaster = "\x0ahostmaster"
 		soaTimes   = 5 * 4 // serial, refresh, retry, expire and minimum
 	)
 	maxLen := headerLen + len(q.question) + pointerLen + recordFixedLen + len(s.primary) + len(hostmaster) + pointerLen + soaTimes
-	if maxLen+q.optLen(&answer{}) > q.maxReply {
+	if maxLen+q.optLen(&answer{}) > q.maxReply || slices.Contains(s.cfg.Zone.External(), apex) {
 		return nil
 	}
 	b := q.startReply(buf, flagAA, rcode)

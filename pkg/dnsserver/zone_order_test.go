@@ -95,6 +95,22 @@ loaded`
 	}
 }
 
+// TestResolve_ExternalZone: a stub domain in an external zone has its names, and one above does not.
+func TestResolve_ExternalZone(t *testing.T) {
+	s := newServer(t, "", Config{Zone: newZone(t, nil, "loaded", mustName(t, "lb.example"), mustName(t, "lb.test")),
+		Upstream: namedServer("upstream"), LocalNames: true,
+		Stubs: []Stub{{Zone: mustName(t, "example"), Exchange: namedServer("above")},
+			{Zone: mustName(t, "x.lb.example"), Exchange: namedServer("below")}}})
+	for name, want := range map[string]string{
+		"lb.example.": "zone", "web.shop.lb.example.": "zone", "web.lb.test.": "zone", "www.test.": "local",
+		"a.x.lb.example.": "below", "xlb.example.": "above", "www.other.": "upstream",
+	} {
+		if got := answeredBy(t, s, name); got != want {
+			t.Errorf("%s is answered by %s, want %s", name, got, want)
+		}
+	}
+}
+
 // TestLocalNames_Stubs: names of local zones are forwarded with the option off, and in a stub domain of the same name or a
 // longer one. The golden file local-names has the replies.
 func TestLocalNames_Stubs(t *testing.T) {

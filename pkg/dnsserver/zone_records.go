@@ -129,7 +129,7 @@ func (s *Server) records(owner string, name fqdn.Name, q *query, n zone.Node, sn
 		return withOwnerCase(a.answers, owner), a.additional
 	case dns.TypeSOA:
 		if n.Apex {
-			soa := s.soa(s.cfg.Domain, snapshot)
+			soa := s.soa(name, snapshot)
 			soa.Hdr.Name = owner
 			return []dns.RR{soa}, nil
 		}
@@ -181,13 +181,17 @@ func rotate(addrs []netip.Addr, limit int) []netip.Addr {
 // soa returns the SOA record of a zone that this server is authoritative for. Its minimum
 // is the negative TTL (RFC 2308 section 4).
 func (s *Server) soa(apex fqdn.Name, snapshot *zone.Snapshot) *dns.SOA {
-	return &dns.SOA{
+	soa := &dns.SOA{
 		Hdr:     header(apex.String(), dns.TypeSOA, s.cfg.TTL),
 		Ns:      s.primary.String(),
 		Mbox:    "hostmaster." + s.cfg.Domain.String(),
 		Serial:  snapshot.Serial(),
 		Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, Minttl: s.negativeTTL(snapshot),
 	}
+	if slices.Contains(s.cfg.Zone.External(), apex) { // outside of the cluster its domain has no meaning
+		soa.Ns, soa.Mbox = zone.ExternalPrimaryName(apex).String(), "hostmaster.dns."+soa.Hdr.Name
+	}
+	return soa
 }
 
 func header(owner string, rrtype uint16, ttl uint32) dns.RR_Header {

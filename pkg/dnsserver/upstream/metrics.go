@@ -31,7 +31,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_dns_upstream_attempts_total",
-			Help: "Queries sent to upstream servers, by the zone they serve, server, network and outcome.",
+			Help: "Queries sent to upstream servers, by the zone they serve, server, network and outcome. " +
+				"overtaken: another server replied; abandoned: no client waits any more.",
 		}, []string{"zone", "server", "network", "outcome"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "dnsconfigurer_dns_upstream_attempt_duration_seconds",

@@ -162,6 +162,8 @@ func TestCheck_Limits(t *testing.T) {
 		{"mapped address", service(domain(30), Service{Namespace: "a", Name: "x", ClusterIPs: addrs("::ffff:10.0.0.1")}),
 			"spec.clusterIPs"},
 		{"zoned address", service(domain(30), Service{Namespace: "a", Name: "x", ClusterIPs: addrs("fe80::1%eth0")}), "spec.clusterIPs"},
+		{"mapped external address", service(domain(30), Service{Namespace: "a", Name: "x", External: &External{
+			Addrs: addrs("::ffff:192.0.2.1")}}), "status.loadBalancer"},
 		{"port", service(domain(30), Service{Namespace: "a", Name: "x", Ports: []Port{{"p", "sctp", 1}, {"", "tcp", 65535}}}), ""},
 		{"port 0", service(domain(30), Service{Namespace: "a", Name: "x", Ports: []Port{{"p", "tcp", 0}}}), "spec.ports: port is 0"},
 		{"port name", service(domain(30), Service{Namespace: "a", Name: "x", Ports: []Port{{"P", "tcp", 1}}}), `name "P"`},

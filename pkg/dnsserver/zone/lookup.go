@@ -36,6 +36,7 @@ type Node struct {
 	Text   string       // of its TXT record; "": none
 	Apex   bool         // it has the SOA and NS records of the domain or of a reverse zone
 
+	external    fqdn.Name // the external zone that has the name; "": none
 	snapshot    *Snapshot
 	svc         *service // SRV of its ports
 	port, proto string   // "": all named ports of svc
@@ -47,24 +48,31 @@ type Node struct {
 // negative answer needs. It is empty for NotInZone. Without Config.Reverse each reverse name of an address in the
 // cluster is the apex of a zone: the server is not authoritative for the names above it.
 func (s *Snapshot) Lookup(name fqdn.Name) (Status, fqdn.Name, Node) {
-	below, ok := name.Within(s.config.Domain)
+	apex := s.config.Domain
+	below, ok := name.Within(apex)
+	for _, zone := range s.config.External {
+		if labels, within := name.Within(zone); within && (!ok || len(zone) > len(apex)) {
+			apex, below, ok = zone, labels, true
+		}
+	}
 	if !ok {
 		return s.lookupReverse(name)
 	}
 	if !s.loaded {
-		return Unknown, s.config.Domain, Node{}
+		return Unknown, apex, Node{}
 	}
-	node, ok := s.lookupDomain(below)
+	node, ok := s.lookupBelow(apex, below)
 	if !ok {
-		return NXDomain, s.config.Domain, Node{}
+		return NXDomain, apex, Node{}
 	}
-	return Exists, s.config.Domain, node
+	return Exists, apex, node
 }
 
 // maxDepth is the largest number of labels below the domain, that of _port._proto.service.namespace.svc.
 const maxDepth = 5
 
-func (s *Snapshot) lookupDomain(below fqdn.Name) (Node, bool) {
+// lookupBelow looks up a name in the zone at apex, the domain or an external zone, given the labels below it.
+func (s *Snapshot) lookupBelow(apex, below fqdn.Name) (Node, bool) {
 	var labels [maxDepth]string // outermost first
 	n := 0
 	for below != "" {
@@ -76,23 +84,41 @@ func (s *Snapshot) lookupDomain(below fqdn.Name) (Node, bool) {
 	}
 	copy(labels[:], labels[maxDepth-n:])
 	path := labels[:n]
-	if n == 0 {
+	switch {
+	case apex != s.config.Domain:
+		return s.lookupExternal(apex, path)
+	case n == 0:
 		return Node{Apex: true, snapshot: s}, true
 	}
 	switch path[0] {
 	case "svc":
-		return s.lookupService(path[1:])
+		return s.lookupService(path[1:], false)
 	case "pod":
 		return s.lookupPod(path[1:])
 	case "dns":
-		return s.lookupNameServer(path[1:])
+		return s.lookupNameServer(path[1:], false)
 	case "dns-version":
 		return Node{Text: specVersion}, n == 1
 	}
 	return Node{}, false
 }
 
-func (s *Snapshot) lookupService(path []string) (Node, bool) {
+// lookupExternal looks up a name in an external zone.
+func (s *Snapshot) lookupExternal(apex fqdn.Name, path []string) (node Node, ok bool) {
+	switch {
+	case len(path) == 0:
+		node, ok = Node{Apex: true, snapshot: s}, true
+	case path[0] == "dns":
+		node, ok = s.lookupNameServer(path[1:], true)
+	default:
+		node, ok = s.lookupService(path, true)
+	}
+	node.external = apex
+	return node, ok
+}
+
+// lookupService looks up a name above, of or below a Service, in the domain or in an external zone.
+func (s *Snapshot) lookupService(path []string, external bool) (Node, bool) {
 	switch len(path) {
 	case 0:
 		return Node{}, true
@@ -100,7 +126,10 @@ func (s *Snapshot) lookupService(path []string) (Node, bool) {
 		return Node{}, s.hasNamespace(path[0])
 	}
 	svc := s.service(path[0], path[1])
-	if svc == nil || svc.spec == nil {
+	if external {
+		svc = svc.external()
+	}
+	if !svc.exists() {
 		return Node{}, false
 	}
 	v := svc.view()
@@ -116,7 +145,7 @@ func (s *Snapshot) lookupService(path []string) (Node, bool) {
 	case len(path) == 3:
 		v4, v6 := s.hostAddrs(svc, path[2])
 		return Node{V4: v4, V6: v6}, len(v4)+len(v6) > 0
-	case strings.HasPrefix(path[2], "_") && strings.HasPrefix(path[3], "_"):
+	case len(path) == 4 && strings.HasPrefix(path[2], "_") && strings.HasPrefix(path[3], "_"):
 		port, proto := path[3][1:], path[2][1:]
 		return Node{snapshot: s, svc: svc, port: port, proto: proto}, port != "" && svc.hasPort(port, proto)
 	}
@@ -173,20 +202,30 @@ func (c *Config) canBePod(addr netip.Addr) bool {
 }
 
 // lookupNameServer looks up dns.<zone> and ns.dns.<zone>, the primary name server in the SOA
-// record: the Service of this server, or else its own addresses.
-func (s *Snapshot) lookupNameServer(path []string) (Node, bool) {
+// record: the Service of this server, or else its own addresses. In an external zone it is ns1.dns.<zone>, as
+// in CoreDNS: zones above have its name.
+func (s *Snapshot) lookupNameServer(path []string, external bool) (Node, bool) {
+	label := "ns"
+	if external {
+		label = "ns1"
+	}
 	if len(path) == 0 {
 		return Node{}, true
 	}
-	if len(path) > 1 || path[0] != "ns" {
+	if len(path) > 1 || path[0] != label {
 		return Node{}, false
 	}
 	addrs := slices.Clone(s.config.Local)
 	if services := s.nameServers(); len(services) > 0 {
 		addrs = nil
 		for _, svc := range services {
-			v := svc.view()
-			addrs = append(append(addrs, v.v4...), v.v6...)
+			if external {
+				svc = svc.external()
+			}
+			if svc != nil {
+				v := svc.view()
+				addrs = append(append(addrs, v.v4...), v.v6...)
+			}
 		}
 	}
 	slices.SortFunc(addrs, netip.Addr.Compare)

@@ -33,6 +33,8 @@ type Service struct {
 
 	Ports []Port
 
+	External *External // nil: none, or there are no external zones
+
 	// PublishNotReady is spec.publishNotReadyAddresses: endpoints that are not ready have names, too.
 	PublishNotReady bool
 }
@@ -42,7 +44,21 @@ func (s *Service) headless() bool { return len(s.ClusterIPs) == 0 && s.ExternalN
 
 func (s *Service) equal(t *Service) bool {
 	return s.Namespace == t.Namespace && s.Name == t.Name && s.ExternalName == t.ExternalName &&
-		s.PublishNotReady == t.PublishNotReady && slices.Equal(s.ClusterIPs, t.ClusterIPs) && slices.Equal(s.Ports, t.Ports)
+		s.PublishNotReady == t.PublishNotReady && slices.Equal(s.ClusterIPs, t.ClusterIPs) && slices.Equal(s.Ports, t.Ports) &&
+		s.External.equal(t.External)
+}
+
+// External is where clients outside of the cluster reach a Service. It has addresses or a hostname.
+type External struct {
+	Addrs []netip.Addr // of spec.externalIPs and status.loadBalancer
+	Host  string       // of status.loadBalancer, if there are no addresses
+}
+
+func (e *External) equal(o *External) bool {
+	if e == nil || o == nil {
+		return e == o
+	}
+	return e.Host == o.Host && slices.Equal(e.Addrs, o.Addrs)
 }
 
 // Port is a port of a Service or of the endpoints in a slice. A port without a name has no record.
@@ -142,6 +158,18 @@ func (s *service) clusterIPs() []netip.Addr {
 	return s.spec.ClusterIPs
 }
 
+// external returns the service as it is in an external zone: its external addresses are its cluster IPs, and a hostname
+// is an ExternalName. It returns nil if the service has neither, or is nil. It is computed for each lookup, so that it
+// takes no memory.
+func (s *service) external() *service {
+	if !s.exists() || s.spec.External == nil {
+		return nil
+	}
+	return &service{identity: s.identity, version: s.version, spec: &Service{
+		ClusterIPs: s.spec.External.Addrs, ExternalName: s.spec.External.Host, Ports: s.spec.Ports,
+	}}
+}
+
 // serves reports whether e is an endpoint of the Service.
 func (s *service) serves(e Endpoint) bool {
 	return s.exists() && s.spec.ExternalName == "" && (e.Ready || s.spec.PublishNotReady)
@@ -235,6 +263,13 @@ func (s *Service) Check(domain fqdn.Name) error {
 	for _, p := range s.Ports {
 		if err := p.Check(); err != nil {
 			return fmt.Errorf("spec.ports: %w", err)
+		}
+	}
+	if s.External != nil {
+		for _, addr := range s.External.Addrs {
+			if err := checkAddr(addr); err != nil {
+				return fmt.Errorf("spec.externalIPs, status.loadBalancer: %w", err)
+			}
 		}
 	}
 	return nil

@@ -53,13 +53,17 @@ func (n Node) NS() []NS {
 	if !n.Apex {
 		return nil
 	}
+	if n.external != "" {
+		self, _ := n.snapshot.lookupNameServer([]string{"ns1"}, true)
+		return []NS{{ExternalPrimaryName(n.external), self.V4, self.V6}}
+	}
 	var list []NS
 	for _, svc := range n.snapshot.nameServers() {
 		v := svc.view()
 		list = append(list, NS{n.snapshot.serviceName(svc.identity), v.v4, v.v6})
 	}
 	if len(list) == 0 {
-		self, _ := n.snapshot.lookupNameServer([]string{"ns"})
+		self, _ := n.snapshot.lookupNameServer([]string{"ns"}, false)
 		list = []NS{{PrimaryName(n.snapshot.config.Domain), self.V4, self.V6}}
 	}
 	return list
@@ -67,6 +71,9 @@ func (n Node) NS() []NS {
 
 // PrimaryName returns the primary name server in the SOA record of a zone.
 func PrimaryName(zone fqdn.Name) fqdn.Name { return fqdn.Join(zone, "ns", "dns") }
+
+// ExternalPrimaryName is PrimaryName for an external zone.
+func ExternalPrimaryName(zone fqdn.Name) fqdn.Name { return fqdn.Join(zone, "ns1", "dns") }
 
 // serviceName returns the name of a Service.
 func (s *Snapshot) serviceName(id *identity) fqdn.Name {

@@ -93,6 +93,9 @@ func (n Node) SRV(limit int) SRVSet {
 		return SRVSet{}
 	}
 	set := SRVSet{Service: n.snapshot.serviceName(n.svc.identity), port: n.port, proto: n.proto}
+	if n.external != "" {
+		set.Service = fqdn.Join(n.external, n.svc.name, n.svc.namespace)
+	}
 	switch {
 	case !n.svc.spec.headless():
 		set.targets = n.svc.targets().service

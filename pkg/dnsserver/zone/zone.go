@@ -37,6 +37,10 @@ type Config struct {
 	// addresses alone, and other reverse names are NotInZone.
 	Reverse []netip.Prefix
 
+	// External are zones in which a Service has the name NAME.NAMESPACE with its External addresses. They may be in the
+	// Domain, or the reverse: the longest zone that contains a name counts.
+	External []fqdn.Name
+
 	// Local are the addresses of the server. The name server of the zone is the Service that has one of them as an
 	// endpoint; without one, it is ns.dns with these addresses.
 	Local []netip.Addr
@@ -71,6 +75,9 @@ func Empty() *Zone {
 	z.current.Store(&Snapshot{config: z.config, loaded: true})
 	return z
 }
+
+// External returns the external zones, which must not be changed.
+func (z *Zone) External() []fqdn.Name { return z.config.External }
 
 // Snapshot returns the zone after the last edit.
 func (z *Zone) Snapshot() *Snapshot { return z.current.Load() }

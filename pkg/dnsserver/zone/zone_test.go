@@ -107,7 +107,7 @@ func TestLookup_Unloaded(t *testing.T) {
 func TestUpdate_RandomEdits(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
-	z := newZone(t, Config{Pods: PodsVerified, Reverse: prefixes("10.0.0.0/8")})
+	z := newZone(t, Config{Pods: PodsVerified, Reverse: prefixes("10.0.0.0/8"), External: []fqdn.Name{"\x02lb\x00"}})
 	objects := map[string]func(*Edit){}
 	for step := range uint32(3000) {
 		ns, name := pick("a", "b"), pick("x", "y")
@@ -126,6 +126,12 @@ func TestUpdate_RandomEdits(t *testing.T) {
 				s.ClusterIPs = addrs("10.0.0." + pick("1", "2", "3"))
 			case 1:
 				s.ExternalName = pick("", "e.example")
+			}
+			switch random.IntN(3) {
+			case 0:
+				s.External = &External{Addrs: addrs("192.0.2." + pick("1", "2"))}
+			case 1:
+				s.External = &External{Host: pick("e.example", "f.example")}
 			}
 			put = func(e *Edit) { e.PutService(s) }
 			remove = func(e *Edit) { e.DeleteService(ns, name) }
@@ -175,7 +181,7 @@ func checkEdit(t *testing.T, got *Snapshot, objects map[string]func(*Edit)) {
 		names = append(names, ns+".svc.cluster.local", "10-0-0-1."+ns+".pod.cluster.local", "10-0-0-2."+ns+".pod.cluster.local")
 		for _, svc := range []string{"x", "y"} {
 			for _, below := range []string{"", "h.", "10-0-0-1.", "10-0-0-4.", "_tcp.", "_p._tcp."} {
-				names = append(names, below+svc+"."+ns+".svc.cluster.local")
+				names = append(names, below+svc+"."+ns+".svc.cluster.local", below+svc+"."+ns+".lb")
 			}
 		}
 	}

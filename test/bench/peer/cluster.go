@@ -22,15 +22,16 @@ import (
 
 // Cluster is the configuration of a cluster DNS server.
 type Cluster struct {
-	Dir      string // for its files
-	API      string // URL
-	Upstream string // address of a resolver
-	PodMode  string // disabled, insecure or verified
-	TTL      int    // of records, in seconds; 0: 5
-	Cache    int    // seconds for which CoreDNS caches; 0: not at all
-	Autopath bool   // CoreDNS expands search paths; with PodMode verified alone
-	Snapshot string // of dnsconfigurer, a file; "": none
-	Log      bool   // of all queries, to standard output
+	Dir      string   // for its files
+	API      string   // URL
+	Upstream string   // address of a resolver
+	PodMode  string   // disabled, insecure or verified
+	TTL      int      // of records, in seconds; 0: 5
+	Cache    int      // seconds for which CoreDNS caches; 0: not at all
+	Autopath bool     // CoreDNS expands search paths; with PodMode verified alone
+	Snapshot string   // of dnsconfigurer, a file; "": none
+	External []string // zones
+	Log      bool     // of all queries, to standard output
 
 	// HostSuffixes are the search domains of the nodes. CoreDNS reads them from its own
 	// resolv.conf, which needs root.
@@ -56,6 +57,9 @@ func CoreDNS(ctx context.Context, binary string, c Cluster) (*Process, error) {
 	}
 	if c.Log {
 		more += "\tlog\n"
+	}
+	if c.External != nil {
+		more += "\tk8s_external " + strings.Join(c.External, " ") + "\n"
 	}
 	if c.Autopath {
 		more += "\tautopath @kubernetes\n"
@@ -104,6 +108,9 @@ func Ours(ctx context.Context, binary string, c Cluster) (*Process, error) {
 	}
 	if c.Snapshot != "" { // was a mapping in 0.1.0, which measure can run too
 		fields["snapshot"] = c.Snapshot
+	}
+	if c.External != nil {
+		fields["externalZones"] = c.External
 	}
 	if c.Log {
 		fields["queryLog"] = map[string]any{"classes": []string{"all"}}

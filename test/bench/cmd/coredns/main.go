@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command coredns is CoreDNS as a cluster runs it: its own main function with the plugins
-// of kubeadm's Corefile, autopath, bind, chaos, file, hosts, log, rewrite and template. Without the other plugins, which
+// of kubeadm's Corefile, autopath, bind, chaos, file, hosts, k8s_external, log, rewrite and template. Without the other plugins, which
 // need the libraries of three clouds, a cold build is several times faster; the code that runs is the
 // same.
 package main
@@ -20,6 +20,7 @@ import (
 	"github.com/coredns/coredns/plugin/forward"
 	_ "github.com/coredns/coredns/plugin/health"
 	"github.com/coredns/coredns/plugin/hosts"
+	external "github.com/coredns/coredns/plugin/k8s_external"
 	"github.com/coredns/coredns/plugin/kubernetes"
 	"github.com/coredns/coredns/plugin/loadbalance"
 	"github.com/coredns/coredns/plugin/log"
@@ -36,6 +37,7 @@ var _ = []reflect.Type{
 	reflect.TypeFor[autopath.AutoPath](),
 	reflect.TypeFor[cache.Cache](),
 	reflect.TypeFor[chaos.Chaos](),
+	reflect.TypeFor[external.External](),
 	reflect.TypeFor[file.File](),
 	reflect.TypeFor[forward.Forward](),
 	reflect.TypeFor[hosts.Hosts](),
