@@ -21,8 +21,8 @@ import (
 func doctorResult() v1alpha1.DoctorResult {
 	return v1alpha1.DoctorResult{
 		Findings: []v1alpha1.DoctorFinding{
-			{Code: "dns-no-endpoints", Severity: "error", Object: "Service kube-system/kube-dns", Message: "the Service has no endpoints",
-				Evidence: []string{"a", "b"}, Cause: "no pod", Next: "kubectl get pods"},
+			{Code: "dns-endpoints-not-ready", Severity: "error", Object: "Service kube-system/kube-dns",
+				Message: "the Service has no endpoints", Evidence: []string{"a", "b"}, Cause: "no pod", Next: "kubectl get pods"},
 			{Code: "service-selects-nothing", Severity: "warning", Object: "Service shop/web", Message: "the selector matches no pod",
 				Evidence: []string{"app=wbe"}, Cause: "c", Next: "n", More: 3},
 		},
@@ -44,7 +44,7 @@ func TestWriteDoctor_Text(t *testing.T) {
 	if err := WriteDoctor(&b, formatText, doctorResult()); err != nil {
 		t.Fatal(err)
 	}
-	want := `error: Service kube-system/kube-dns: the Service has no endpoints (dns-no-endpoints)
+	want := `error: Service kube-system/kube-dns: the Service has no endpoints (dns-endpoints-not-ready)
   evidence: a
             b
   cause:    no pod

@@ -207,7 +207,7 @@ func WriteRules(w io.Writer, code string) error {
 		rules = append(rules, rule{string(d.Code), d.Severity, d.EnforcedBy, d.Text})
 	}
 	for _, c := range doctor.Checks() {
-		rules = append(rules, rule{c.Code, string(c.Severity), "doctor", c.What})
+		rules = append(rules, rule{c.Code, c.Severity, "doctor", c.What})
 	}
 	var codes []string
 	for _, r := range rules {

@@ -27,11 +27,12 @@ type hit struct {
 	object   object
 	message  string
 	evidence []string
-	cause    string // "": that of the check
-	next     string // "": that of the check
+	severity policy.Severity // "": the first of the check
+	cause    string          // "": that of the check
+	next     string          // "": that of the check
 }
 
-// found is a hit with the cause and the next command of its check.
+// found is a hit with the severity, the cause and the next command of its check.
 func found(o object, message string, evidence ...string) hit {
 	return hit{object: o, message: message, evidence: evidence}
 }
@@ -199,10 +200,11 @@ func (c Check) findings(v *view, hits []hit) (list []v1alpha1.DoctorFinding) {
 		}
 		o := object{h.object.kind, excerpt.Text(h.object.namespace, excerpt.MaxValue), excerpt.Text(h.object.name, excerpt.MaxValue)}
 		names := strings.NewReplacer("$NS", o.namespace, "$NAME", o.name, "$DNS", namespace, "$CONFIG", config)
+		severity, _, _ := strings.Cut(c.Severity, ",")
 		list = append(list, v1alpha1.DoctorFinding{
-			Code: c.Code, Severity: string(c.Severity), Object: o.String(), Message: excerpt.Text(h.message, excerpt.MaxMessage),
-			Evidence: append([]string{}, excerpt.List(h.evidence)...), Cause: cmp.Or(h.cause, c.cause),
-			Next: names.Replace(cmp.Or(h.next, c.next)),
+			Code: c.Code, Severity: cmp.Or(string(h.severity), severity), Object: o.String(),
+			Message: excerpt.Text(h.message, excerpt.MaxMessage), Evidence: append([]string{}, excerpt.List(h.evidence)...),
+			Cause: cmp.Or(h.cause, c.cause), Next: names.Replace(cmp.Or(h.next, c.next)),
 		})
 	}
 	return list
@@ -211,7 +213,7 @@ func (c Check) findings(v *view, hits []hit) (list []v1alpha1.DoctorFinding) {
 // Check is a row of the table of checks.
 type Check struct {
 	Code     string
-	Severity policy.Severity
+	Severity string // of its findings; two, such as "error, warning", if it depends on the case
 	What     string // what is wrong, for the documentation
 
 	cause string // why it is wrong, or what follows from it
@@ -227,7 +229,7 @@ type search struct {
 	unless string // earlier codes that cause this one: then it is a line of their evidence
 }
 
-// causes.txt has the texts of the checks, in the order in which they run: code and severity, what is wrong, the cause, and
+// causes.txt has the texts of the checks, in the order in which they run: code and severities, what is wrong, the cause, and
 // the next command. A cause is before what follows from it. The checks whose duration depends most on tenants are last:
 // they leave the others their time.
 //
@@ -244,7 +246,7 @@ func Checks() (list []Check) {
 	for block := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
 		lines := strings.Split(block, "\n")
 		code, severity, _ := strings.Cut(lines[0], " ")
-		list = append(list, Check{code, policy.Severity(severity), lines[1], lines[2], lines[3], all[code]})
+		list = append(list, Check{code, severity, lines[1], lines[2], lines[3], all[code]})
 	}
 	return list
 }
@@ -255,8 +257,7 @@ const notRunning = "dns-scaled-to-zero corefile-missing dns-pod-not-started dns-
 
 // searches returns the searches by the codes of their checks.
 func searches() map[string]search {
-	corefile, replies, clients := needs{needDNS, needCorefile}, needs{needReplies}, needs{needClients}
-	networks := needs{needDNS, read(Networks, Pods, Namespaces, Slices), needEndpoints}
+	corefile, replies := needs{needDNS, needCorefile}, needs{needReplies}
 	return map[string]search{
 		"dns-service-missing":  {findServiceMissing, needs{read(Services)}, nil, ""},
 		"dns-scaled-to-zero":   {findScaledToZero, needs{needDNS, read(Deployments)}, nil, ""},
@@ -275,14 +276,12 @@ func searches() map[string]search {
 		"corefile-not-reloaded": {findNotReloaded, corefile, nil, ""},
 
 		"dns-crash-loop":          {findCrashLoop, needs{needDNS, read(Pods)}, nil, "corefile-refused corefile-loop"},
-		"node-network-not-ready":  {findNetworkNotReady, needs{read(DaemonSets, Nodes, Pods)}, nil, ""},
+		"node-pods-not-ready":     {findNodePodsNotReady, needs{read(DaemonSets, Nodes, Pods)}, nil, ""},
 		"dns-local-traffic":       {findLocalTraffic, needs{needDNS, read(Slices, Nodes)}, nil, notRunning},
 		"dns-node-not-ready":      {findNodeNotReady, needs{needDNS, read(Pods, Nodes)}, nil, ""},
-		"dns-no-endpoints":        {findNoEndpoints, needs{needDNS, read(Slices)}, nil, notRunning},
 		"dns-endpoints-not-ready": {findNotReady, needs{needDNS, read(Slices)}, nil, notRunning},
 		"dns-not-redundant":       {findNotRedundant, needs{needDNS, read(Pods, Nodes)}, nil, ""},
 		"dns-resources":           {findResources, needs{needDNS, read(Pods)}, nil, ""},
-		"nodecache-not-ready":     {findNodeCacheNotReady, needs{read(DaemonSets, Nodes, Pods)}, nil, ""},
 		"nodecache-settings":      {findNodeCacheSettings, needs{read(DaemonSets, Services), needNodeCache}, needs{needNodeCacheFiles}, ""},
 		"kubelet-config-drift":    {findKubeletDrift, needs{needRunning}, needs{read(Kubelets)}, "dns-service-address"},
 
@@ -290,26 +289,23 @@ func searches() map[string]search {
 		"admission-skipped": {findAdmissionSkipped,
 			needs{read(Policies, Bindings, Validating, Mutating, Services, Slices)}, nil, ""},
 
-		"probe-no-reply":      {findNoReply, replies, needs{read(Probes)}, "dns-service-address dns-service-port " + notRunning},
-		"probe-pod-no-reply":  {findPodNoReply, needs{needContainer}, nil, ""},
+		"probe-no-reply": {findNoReply, needs{needQueries}, needs{read(Probes), needContainer},
+			"dns-service-address dns-service-port " + notRunning},
 		"probe-unreliable":    {findUnreliable, replies, needs{read(Probes)}, "probe-no-reply"},
 		"probe-aaaa-nxdomain": {findAAAA, replies, nil, "corefile-lost-names"},
 		"probe-wrong-answer":  {findWrongAnswer, replies, needs{read(Services)}, "corefile-domain corefile-lost-names"},
 		"probe-external":      {findExternal, replies, nil, "corefile-loop corefile-no-forward"},
 
-		"client-flood":     {findFlood, clients, needs{read(Clients)}, ""},
-		"client-queries":   {findClients, clients, needs{read(Clients)}, ""},
+		"client-queries":   {findClients, needs{needClients}, needs{read(Clients)}, ""},
 		"pod-file":         {findPodFile, needs{needPodFile, read(Pods), needFacts}, nil, ""},
 		"pod-sandbox":      {findSandbox, needs{read(Events, Pods)}, nil, ""},
 		"pod-dns-limits":   {findLimits, needs{read(Events, Pods)}, nil, ""},
 		"dead-nameserver":  {findDeadAddress, needs{read(Services, Pods)}, nil, "dns-service-missing dns-service-address"},
 		"pod-host-network": {findHostNetwork, needs{read(Pods)}, nil, ""},
 
-		"service-no-pods":       {findNoPods, needs{read(Services, Pods)}, nil, ""},
-		"subdomain-service":     {findSubdomain, needs{read(Services, Pods)}, nil, ""},
-		"external-name-address": {findExternalAddress, needs{read(Services)}, nil, ""},
-		"external-name-missing": {findExternalMissing, needs{read(Services)}, nil, ""},
-		"network-policy":        {findDenied, networks, nil, ""},
-		"network-policy-tcp":    {findDeniedTCP, networks, nil, ""},
+		"service-no-pods":   {findNoPods, needs{read(Services, Pods)}, nil, ""},
+		"subdomain-service": {findSubdomain, needs{read(Services, Pods)}, nil, ""},
+		"external-name":     {findExternalName, needs{read(Services)}, nil, ""},
+		"network-policy":    {findDenied, needs{needDNS, read(Networks, Pods, Namespaces, Slices), needEndpoints}, nil, ""},
 	}
 }

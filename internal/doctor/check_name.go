@@ -15,6 +15,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 // servicesInScope calls f for the Services to check.
@@ -124,24 +125,13 @@ func admissionService(s *corev1.Service) admission.Service {
 	}
 }
 
-func findExternalAddress(v *view) (hits []hit) {
-	v.servicesInScope(func(s *corev1.Service) {
-		for _, f := range admission.CheckService(admissionService(s)) {
-			if f.Code == admission.CodeExternalNameAddress || f.Code == admission.CodeInvalidExternalName {
-				hits = append(hits, found(serviceObject(s), f.Message, "spec.externalName: "+s.Spec.ExternalName))
-			}
-		}
-	})
-	return hits
-}
-
 // target returns the Service that an ExternalName names, "" if the name is not one of a
 // Service in the cluster. The first label of a longer name is a pod or a port.
 func (v *view) target(s *corev1.Service) (key string) {
 	name := strings.ToLower(strings.TrimSuffix(s.Spec.ExternalName, "."))
 	rest, ok := strings.CutSuffix(name, ".svc."+v.domain)
 	parts := strings.Split(rest, ".")
-	if s.Spec.Type != corev1.ServiceTypeExternalName || !ok || len(parts) < 2 {
+	if !ok || len(parts) < 2 {
 		return ""
 	}
 	return parts[len(parts)-1] + "/" + parts[len(parts)-2]
@@ -150,29 +140,49 @@ func (v *view) target(s *corev1.Service) (key string) {
 // maxAliases is the number of aliases that servers follow: CoreDNS and the command dns answer SERVFAIL for more.
 const maxAliases = 10
 
-// findExternalMissing returns the aliases of Services that do not exist, and of too many aliases, as in a loop.
-func findExternalMissing(v *view) (hits []hit) {
-	isAlias := func(s *corev1.Service) bool { return s != nil && s.Spec.Type == corev1.ServiceTypeExternalName }
+func isAlias(s *corev1.Service) bool {
+	return s != nil && s.Spec.Type == corev1.ServiceTypeExternalName
+}
+
+// findExternalName returns the aliases of Services that do not exist, of too many aliases, as in a loop, and of addresses.
+func findExternalName(v *view) []hit {
+	var hits, warnings []hit
 	v.servicesInScope(func(s *corev1.Service) {
-		if key := v.target(s); key != "" && v.services[key] == nil {
-			hits = append(hits, found(serviceObject(s), "there is no Service "+key, "spec.externalName: "+s.Spec.ExternalName))
+		if !isAlias(s) {
+			return
 		}
-		if name, namespace, ok := strings.Cut(s.Spec.ExternalName, "."); isAlias(s) && ok && v.services[namespace+"/"+name] != nil {
-			hits = append(hits, found(serviceObject(s), "the alias is not a full name: "+s.Spec.ExternalName+".svc."+v.domain+" would be",
-				"spec.externalName: "+s.Spec.ExternalName))
-		}
-		var chain []*corev1.Service
-		var evidence []string
-		next := s
-		for isAlias(next) && len(chain) < maxAliases && !slices.Contains(chain, next) {
-			chain = append(chain, next)
-			evidence = append(evidence, fmt.Sprintf("Service %s/%s: externalName %s", next.Namespace, next.Name, next.Spec.ExternalName))
-			next = v.services[v.target(next)]
-		}
-		if isAlias(next) {
-			message := fmt.Sprintf("the alias leads to itself, or through more than %d aliases", maxAliases)
-			hits = append(hits, found(serviceObject(s), message, evidence...))
+		hits = append(hits, v.deadAlias(s)...)
+		for _, f := range admission.CheckService(admissionService(s)) {
+			if f.Code == admission.CodeExternalNameAddress || f.Code == admission.CodeInvalidExternalName {
+				h := found(serviceObject(s), f.Message, "spec.externalName: "+s.Spec.ExternalName)
+				h.severity = policy.SeverityWarning
+				warnings = append(warnings, h)
+			}
 		}
 	})
+	return append(hits, warnings...)
+}
+
+// deadAlias returns why the name of a Service leads to no Service of the cluster, though it names one.
+func (v *view) deadAlias(s *corev1.Service) (hits []hit) {
+	o, line := serviceObject(s), "spec.externalName: "+s.Spec.ExternalName
+	if key := v.target(s); key != "" && v.services[key] == nil {
+		hits = append(hits, found(o, "there is no Service "+key, line))
+	}
+	if name, namespace, ok := strings.Cut(s.Spec.ExternalName, "."); ok && v.services[namespace+"/"+name] != nil {
+		hits = append(hits, found(o, "the alias is not a full name: "+s.Spec.ExternalName+".svc."+v.domain+" would be", line))
+	}
+	var chain []*corev1.Service
+	var evidence []string
+	next := s
+	for isAlias(next) && len(chain) < maxAliases && !slices.Contains(chain, next) {
+		chain = append(chain, next)
+		evidence = append(evidence, fmt.Sprintf("Service %s/%s: externalName %s", next.Namespace, next.Name, next.Spec.ExternalName))
+		next = v.services[v.target(next)]
+	}
+	if isAlias(next) {
+		message := fmt.Sprintf("the alias leads to itself, or through more than %d aliases", maxAliases)
+		hits = append(hits, found(o, message, evidence...))
+	}
 	return hits
 }

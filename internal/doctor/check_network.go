@@ -18,10 +18,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 func findDenied(v *view) []hit {
-	return slices.Concat(v.deniedEgress(corev1.ProtocolUDP), findDeniedIngress(v), findDeniedServers(v))
+	return slices.Concat(v.deniedEgress(corev1.ProtocolUDP), findDeniedIngress(v), findDeniedServers(v), v.deniedEgress(corev1.ProtocolTCP))
 }
 
 // findDeniedServers returns a pod of the cluster DNS to which NetworkPolicies permit no egress at all.
@@ -74,15 +75,18 @@ func (v *view) deniedEgress(protocol corev1.Protocol) (hits []hit) {
 		if egress.policies == 0 || !isDenied {
 			continue
 		}
-		hits = append(hits, found(podObject(p), fmt.Sprintf("NetworkPolicies of %s deny it the cluster DNS over %s", p.Namespace, protocol),
+		h := found(podObject(p), fmt.Sprintf("NetworkPolicies of %s deny it the cluster DNS over %s", p.Namespace, protocol),
 			egress.lines(func(n *networkPolicy) string {
 				return fmt.Sprintf("%d egress rules, none permits %s to %s", len(n.Spec.Egress), protocol, at)
-			})...))
+			})...)
+		if protocol == corev1.ProtocolTCP {
+			h.severity = policy.SeverityWarning
+			h.cause = "lookups with large replies fail: the reply over UDP is truncated, and the query over TCP is dropped"
+		}
+		hits = append(hits, h)
 	}
 	return hits
 }
-
-func findDeniedTCP(v *view) []hit { return v.deniedEgress(corev1.ProtocolTCP) }
 
 // port returns the port for a protocol. If the Service does not have it, which is a finding of
 // its own, the port of the other protocol is likely.

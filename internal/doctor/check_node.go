@@ -21,12 +21,14 @@ import (
 // networkDaemons are the names of DaemonSets without which a node does not reach Services or pods of other nodes.
 const networkDaemons = "kube-proxy calico-node canal cilium kube-flannel kube-flannel-ds weave-net antrea-agent aws-node kindnet azure-cni"
 
-// findNetworkNotReady leaves out nodes that are not ready: there the pods follow from the node.
-func findNetworkNotReady(v *view) []hit {
+// findNodePodsNotReady leaves out nodes that are not ready: there the pods follow from the node.
+func findNodePodsNotReady(v *view) []hit {
 	daemons := slices.DeleteFunc(slices.Clone(v.DaemonSets), func(d appsv1.DaemonSet) bool {
 		return !d.Spec.Template.Spec.HostNetwork || !slices.Contains(strings.Fields(networkDaemons), d.Name)
 	})
-	return slices.DeleteFunc(v.notReady(daemons, "kube-proxy or the network plugin is not ready"), func(h hit) bool {
+	hits := append(v.notReady(daemons, "kube-proxy or the network plugin is not ready"),
+		v.notReady(v.nodeCaches, "the node cache is not ready")...)
+	return slices.DeleteFunc(hits, func(h hit) bool {
 		i := slices.IndexFunc(v.Nodes, func(n corev1.Node) bool { return n.Name == h.object.name })
 		return !hasCondition(&v.Nodes[i], corev1.NodeReady)
 	})

@@ -14,10 +14,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/corefile"
 )
 
-func findNodeCacheNotReady(v *view) []hit {
-	return v.notReady(v.nodeCaches, "the node cache is not ready")
-}
-
 func needNodeCache(v *view) (string, bool) { return "", len(v.nodeCaches) > 0 }
 
 // needNodeCacheFiles are the ConfigMaps that the pods of node caches mount.

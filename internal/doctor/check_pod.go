@@ -298,10 +298,28 @@ func (v *view) clientLine(c podCounts) string {
 	return line
 }
 
-// findClients returns the clients with most queries, failures and NXDOMAIN.
+// findClients returns the clients with most queries, failures and NXDOMAIN. A client that sends most queries has a finding of
+// its own while the servers refuse some.
 func findClients(v *view) []hit {
 	all := countPods(v.Clients, v.Pods)
-	var evidence []string
+	var queries, refused uint64
+	for _, s := range v.Clients {
+		queries += s.Report.Others.Queries
+		refused += s.Refused
+	}
+	for _, c := range all {
+		queries += c.Queries
+	}
+	h := hit{object: object{kind: "DNS servers", name: "of dnsconfigurer"}}
+	h.message = fmt.Sprintf("%d clients sent queries to %d servers", len(all), len(v.Clients))
+	if len(all) > 0 && 2*all[0].Queries > queries && refused > queries/refusedShare {
+		if p := all[0].Pod; p != nil {
+			h.object = podObject(p)
+		}
+		h.severity, h.message = policy.SeverityWarning, fmt.Sprintf("one client sent %d of %d queries, and the servers refused %d",
+			all[0].Queries, queries, refused)
+		h.cause = "a program looks up names without a pause or a cache; while the servers are at a limit others lose their queries, too"
+	}
 	for _, top := range []struct {
 		number int
 		by     func(podCounts) uint64
@@ -312,38 +330,14 @@ func findClients(v *view) []hit {
 	} {
 		slices.SortStableFunc(all, func(a, b podCounts) int { return cmp.Compare(top.by(b), top.by(a)) })
 		for _, c := range all[:min(len(all), top.number)] {
-			if line := v.clientLine(c); top.by(c) > 0 && !slices.Contains(evidence, line) {
-				evidence = append(evidence, line)
+			if line := v.clientLine(c); top.by(c) > 0 && !slices.Contains(h.evidence, line) {
+				h.evidence = append(h.evidence, line)
 			}
 		}
 	}
-	if len(evidence) == 0 {
+	if len(h.evidence) == 0 {
 		return nil
 	}
-	message := fmt.Sprintf("%d clients sent queries to %d servers", len(all), len(v.Clients))
-	return []hit{found(v.servers(), message, moreLine(evidence, len(all), len(evidence))...)}
+	h.evidence = moreLine(h.evidence, len(all), len(h.evidence))
+	return []hit{h}
 }
-
-// findFlood returns the client that sends most queries, if the servers refuse some.
-func findFlood(v *view) []hit {
-	all := countPods(v.Clients, v.Pods)
-	var queries, refused uint64
-	for _, s := range v.Clients {
-		queries += s.Report.Others.Queries
-		refused += s.Refused
-	}
-	for _, c := range all {
-		queries += c.Queries
-	}
-	if len(all) == 0 || 2*all[0].Queries <= queries || refused <= queries/refusedShare {
-		return nil
-	}
-	o := v.servers()
-	if p := all[0].Pod; p != nil {
-		o = podObject(p)
-	}
-	return []hit{found(o, fmt.Sprintf("it sent %d of %d queries, and the servers refused %d", all[0].Queries, queries, refused),
-		v.clientLine(all[0]))}
-}
-
-func (v *view) servers() object { return object{kind: "DNS servers", name: "of dnsconfigurer"} }

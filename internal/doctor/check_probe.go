@@ -126,8 +126,21 @@ func isIPv6(server string) bool {
 	return err == nil && a.Addr().Is6()
 }
 
-// findNoReply returns the servers without a reply, or without one over one protocol.
+// needQueries are queries of a container, or replies to others.
+func needQueries(v *view) (string, bool) {
+	if len(v.containerProbes()) > 0 {
+		return "", true
+	}
+	return needReplies(v)
+}
+
+// findNoReply returns the pod of the scope if its container gets no reply at all, and the servers without a reply, or
+// without one over one protocol.
 func findNoReply(v *view) (hits []hit) {
+	if probes := v.containerProbes(); len(probes) > 0 && !slices.ContainsFunc(probes, replied) {
+		pod := object{"Pod", v.Scope.Namespace, v.Scope.PodName}
+		hits = append(hits, found(pod, "it gets no reply from the cluster DNS", lines(probes)...))
+	}
 	servers, all := groupBy(v.usable, targetOf)
 	for _, s := range servers {
 		_, byProtocol := groupBy(all[s], func(p probe) string { return p.Protocol })
@@ -153,14 +166,6 @@ func findNoReply(v *view) (hits []hit) {
 		hits = append(hits, s.hit(message, lines(bad)...))
 	}
 	return hits
-}
-
-func findPodNoReply(v *view) []hit {
-	probes := v.containerProbes()
-	if slices.ContainsFunc(probes, replied) {
-		return nil
-	}
-	return []hit{found(object{"Pod", v.Scope.Namespace, v.Scope.PodName}, "it gets no reply from the cluster DNS", lines(probes)...)}
 }
 
 // findUnreliable returns the servers that lose queries about names of the cluster, or reply late.

@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 func serviceObject(s *corev1.Service) object { return object{"Service", s.Namespace, s.Name} }
@@ -157,11 +159,29 @@ func dnsPorts(p *corev1.Pod, protocol corev1.Protocol) (ports []int32) {
 	return ports
 }
 
-func findNoEndpoints(v *view) []hit {
-	if slices.ContainsFunc(v.endpoints, func(e endpoint) bool { return e.ready }) {
-		return nil
+// findNotReady returns the endpoints that are not ready, or the Service if none is.
+func findNotReady(v *view) (hits []hit) {
+	evidence := v.endpointLines() // once: there may be thousands of endpoints
+	isReady := func(e endpoint) bool { return e.ready }
+	if !slices.ContainsFunc(v.endpoints, isReady) {
+		return []hit{v.noEndpoints(evidence)}
 	}
-	message, evidence := "the Service has no endpoints", v.endpointLines()
+	for _, e := range slices.DeleteFunc(slices.Clone(v.endpoints), isReady) {
+		o, lines := serviceObject(v.dns), evidence
+		if e.pod != "" {
+			o = object{"Pod", v.dns.Namespace, e.pod}
+			lines = append(v.failedProbes(o), evidence...)
+		}
+		h := found(o, fmt.Sprintf("the endpoint %s of the DNS Service is not ready", e.addr), lines...)
+		h.severity, h.cause = policy.SeverityWarning, "the other endpoints serve all queries"
+		hits = append(hits, h)
+	}
+	return hits
+}
+
+// noEndpoints returns the hit of a Service without a ready endpoint.
+func (v *view) noEndpoints(evidence []string) hit {
+	message := "the Service has no endpoints"
 	if len(v.endpoints) > 0 {
 		message = "no endpoint is ready"
 	}
@@ -171,7 +191,7 @@ func findNoEndpoints(v *view) []hit {
 	if len(evidence) == 0 {
 		evidence = []string{"no EndpointSlice with an address, no pod that the selector matches"}
 	}
-	return []hit{found(serviceObject(v.dns), message, evidence...)}
+	return found(serviceObject(v.dns), message, evidence...)
 }
 
 // failedProbes returns what the kubelet says of a pod that is not ready: an event, or nothing.
@@ -211,25 +231,6 @@ func podLine(p *corev1.Pod) string {
 		}
 	}
 	return line
-}
-
-func findNotReady(v *view) (hits []hit) {
-	if len(findNoEndpoints(v)) > 0 {
-		return nil
-	}
-	evidence := v.endpointLines() // once: there may be thousands of endpoints
-	for _, e := range v.endpoints {
-		if e.ready {
-			continue
-		}
-		o, lines := serviceObject(v.dns), evidence
-		if e.pod != "" {
-			o = object{"Pod", v.dns.Namespace, e.pod}
-			lines = append(v.failedProbes(o), evidence...)
-		}
-		hits = append(hits, found(o, fmt.Sprintf("the endpoint %s of the DNS Service is not ready", e.addr), lines...))
-	}
-	return hits
 }
 
 // ownPrefix begins the names of what this project installs.

@@ -147,8 +147,13 @@ func TestRun_Faults(t *testing.T) {
 
 // foundRow returns the row of found.md for a fault.
 func foundRow(r v1alpha1.DoctorResult, f dnsfaults.Fault) string {
+	check := Checks()[slices.IndexFunc(Checks(), func(c Check) bool { return c.Code == f.Finds[0] })]
+	severity, _, _ := strings.Cut(check.Severity, ",")
+	if f.Severity != "" {
+		severity = f.Severity
+	}
 	for _, d := range r.Findings {
-		if d.Code != f.Finds[0] || f.Object != "" && f.Object != d.Object {
+		if d.Code != f.Finds[0] || d.Severity != severity || f.Object != "" && f.Object != d.Object {
 			continue
 		}
 		for _, line := range d.Evidence {
@@ -157,7 +162,7 @@ func foundRow(r v1alpha1.DoctorResult, f dnsfaults.Fault) string {
 			}
 		}
 	}
-	return fmt.Sprintf("%s: no finding %s of %q has the evidence %q", f.Name, f.Finds[0], f.Object, f.Evidence)
+	return fmt.Sprintf("%s: no %s %s of %q has the evidence %q", f.Name, severity, f.Finds[0], f.Object, f.Evidence)
 }
 
 // checkFault checks the codes of all findings, and the evidence of the first of finds.

@@ -118,10 +118,10 @@ func TestHostile_Services(t *testing.T) {
 	checkHostile(t, selected(sameLabels), map[string]int{"service-no-pods": n})
 	checkHostile(t, selected(ownLabels), map[string]int{"service-no-pods": n})
 	chain, ring := alias(func(i int) int { return i + 1 }), alias(func(i int) int { return (i + 1) % n })
-	checkHostile(t, &Snapshot{Services: chain}, map[string]int{"external-name-missing": 1 + n - maxAliases})
-	checkHostile(t, &Snapshot{Services: ring}, map[string]int{"external-name-missing": n})
+	checkHostile(t, &Snapshot{Services: chain}, map[string]int{"external-name": 1 + n - maxAliases})
+	checkHostile(t, &Snapshot{Services: ring}, map[string]int{"external-name": n})
 	into := alias(func(i int) int { return max(1, (i+1)%n) }) // the first one leads to the loop
-	checkHostile(t, &Snapshot{Services: into}, map[string]int{"external-name-missing": n})
+	checkHostile(t, &Snapshot{Services: into}, map[string]int{"external-name": n})
 }
 
 // TestHostile_Networks: 1,000 NetworkPolicies select one of 1,000 pods each by a label.
@@ -129,7 +129,7 @@ func TestHostile_Networks(t *testing.T) {
 	const n = 1000
 	s := &Snapshot{Pods: hostilePods(n, ownLabels)}
 	s.Networks = hostileNetworks(n, func(i int) metav1.LabelSelector { return metav1.LabelSelector{MatchLabels: ownLabels(i)} })
-	checkHostile(t, s, map[string]int{"network-policy": n, "network-policy-tcp": 0})
+	checkHostile(t, s, map[string]int{"network-policy": n})
 }
 
 // TestHostile_NetworksAll: each of 1,000 NetworkPolicies selects each of 1,000 pods. The evidence
@@ -138,7 +138,7 @@ func TestHostile_NetworksAll(t *testing.T) {
 	const n = 1000
 	s := &Snapshot{Pods: hostilePods(n, ownLabels)}
 	s.Networks = hostileNetworks(n, func(int) metav1.LabelSelector { return metav1.LabelSelector{} })
-	checkHostile(t, s, map[string]int{"network-policy": n, "network-policy-tcp": 0})
+	checkHostile(t, s, map[string]int{"network-policy": n})
 	hits := newView(s).deniedEgress(corev1.ProtocolUDP)
 	if last := hits[0].evidence[maxLines]; last != fmt.Sprintf("and %d more", n-maxLines) {
 		t.Error(last)

@@ -62,7 +62,7 @@ func TestRun_Means(t *testing.T) {
 				}
 				return p.Role == RoleNodeCache
 			}, silence},
-		{"the pod gets no reply at all", "probe-pod-no-reply", "it gets no reply from the cluster DNS",
+		{"the pod gets no reply at all", "probe-no-reply", "it gets no reply from the cluster DNS",
 			"@10.244.1.2:53 over udp from the pod: no reply", inPod, silence},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestRun_Container(t *testing.T) {
 	s.Container, s.Unread[Ephemeral] = "c", "exit code 1"
 	r := Run(t.Context(), s)
 	want := "the ephemeral container c was added, unless the request failed: it cannot be removed, and stays until the pod ends"
-	if r.Pod == nil || r.Pod.Notes[0] != want || notChecked(r, "probe-pod-no-reply") != "exit code 1" {
+	if r.Pod == nil || r.Pod.Notes[0] != want || notChecked(r, "probe-no-reply") != "exit code 1" {
 		t.Errorf("%+v, not checked %+v", r.Pod, r.NotChecked)
 	}
 }

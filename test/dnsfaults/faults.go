@@ -25,6 +25,7 @@ type Objects map[string]Object
 type Fault struct {
 	Name     string   `json:"fault"`
 	Finds    []string `json:"finds"`    // the codes of all findings in the objects
+	Severity string   `json:"severity"` // of the first; "": the first that its check has
 	Evidence string   `json:"evidence"` // a part of one line of the evidence of the first code
 	Object   string   `json:"object"`   // of one of these findings; "": any
 

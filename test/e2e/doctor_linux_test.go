@@ -166,7 +166,7 @@ func (c *cluster) testEphemeralContainer(t *testing.T) {
 	c.awaitDoctor(t, "a pod that reaches the cluster DNS", flags, func(r v1alpha1.DoctorResult) error {
 		probes, err := probesBy(r, "ephemeral-container")
 		if err != nil {
-			return errors.Join(err, notChecked(r, "probe-pod-no-reply"))
+			return errors.Join(err, notChecked(r, "probe-no-reply"))
 		}
 		for _, protocol := range []string{"udp", "tcp"} {
 			if !slices.ContainsFunc(probes, func(p v1alpha1.DoctorProbe) bool {
@@ -194,7 +194,7 @@ func (c *cluster) testEphemeralContainer(t *testing.T) {
 	})
 	flags[len(flags)-1] = "localhost/missing:1"
 	c.awaitDoctor(t, "an image that cannot be pulled", flags, func(r v1alpha1.DoctorResult) error {
-		if err := notChecked(r, "probe-pod-no-reply"); err == nil || !strings.Contains(err.Error(), "ImagePull") {
+		if err := notChecked(r, "probe-no-reply"); err == nil || !strings.Contains(err.Error(), "ImagePull") {
 			return fmt.Errorf("the container has started: %w", err)
 		}
 		return nil
