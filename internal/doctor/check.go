@@ -282,8 +282,9 @@ func searches() map[string]search {
 		"dns-endpoints-not-ready": {findNotReady, needs{needDNS, read(Slices)}, nil, notRunning},
 		"dns-not-redundant":       {findNotRedundant, needs{needDNS, read(Pods, Nodes)}, nil, ""},
 		"dns-resources":           {findResources, needs{needDNS, read(Pods)}, nil, ""},
-		"nodecache-settings":      {findNodeCacheSettings, needs{read(DaemonSets, Services), needNodeCache}, needs{needNodeCacheFiles}, ""},
-		"kubelet-config-drift":    {findKubeletDrift, needs{needRunning}, needs{read(Kubelets)}, "dns-service-address"},
+		"nodecache-settings": {findNodeCacheSettings, needs{read(DaemonSets, Services)},
+			needs{needNodeCacheFiles, needConfigMaps, needNodeSearches}, ""},
+		"kubelet-config-drift": {findKubeletDrift, needs{needRunning}, needs{read(Kubelets)}, "dns-service-address"},
 
 		"webhook-unreachable": {findWebhooks(admissionv1.Fail), needs{read(Validating, Mutating, Services, Slices)}, nil, ""},
 		"admission-skipped": {findAdmissionSkipped,

@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -11,10 +12,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/corefile"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 )
-
-func needNodeCache(v *view) (string, bool) { return "", len(v.nodeCaches) > 0 }
 
 // needNodeCacheFiles are the ConfigMaps that the pods of node caches mount.
 func needNodeCacheFiles(v *view) (string, bool) {
@@ -42,7 +46,7 @@ func (v *view) isNodeCacheAddress(a netip.Addr) bool {
 var installerPlaceholders = []string{"__PILLAR__LOCAL__DNS__", "__PILLAR__DNS__SERVER__", "__PILLAR__DNS__DOMAIN__"}
 
 // findNodeCacheSettings returns what prevents node caches from starting, or from reaching the cluster DNS: in the
-// Corefile, the arguments, and the Service that they name.
+// Corefile, the arguments, and the Service that they name; and what the cluster DNS lacks to answer in their place.
 func findNodeCacheSettings(v *view) (hits []hit) {
 	for i, p := range NodeCachePods(v.Snapshot) {
 		o := object{"DaemonSet", p.Namespace, v.nodeCaches[i].Name}
@@ -62,7 +66,94 @@ func findNodeCacheSettings(v *view) (hits []hit) {
 			}
 		}
 	}
-	return hits
+	return append(hits, findHostSuffixes(v)...)
+}
+
+// findHostSuffixes returns the configuration of a cluster DNS that does not append the search domains of the nodes, as a node
+// cache does for pods with autopath.
+func findHostSuffixes(v *view) []hit {
+	config, suffixes := v.dnsConfiguration()
+	pod := v.autopathPod()
+	domains, _ := v.nodeSearches()
+	missing := slices.DeleteFunc(slices.Clone(domains), func(domain string) bool { return slices.Contains(suffixes, domain) })
+	if config == nil || pod == nil || len(missing) == 0 {
+		return nil
+	}
+	h := found(object{"ConfigMap", config.Namespace, config.Name}, "hostSuffixes lacks search domains of the nodes",
+		"hostSuffixes: ["+strings.Join(suffixes, ", ")+"]", "search domains of a node: "+strings.Join(domains, ", "),
+		"Pod "+pod.Namespace+"/"+pod.Name+" has the policy "+string(policy.ClusterFirstWithAutopath))
+	h.severity = policy.SeverityWarning
+	h.cause = "while no node cache answers, pods with autopath query the cluster DNS, which denies the names in these domains"
+	h.next = "kubectl -n $NS edit configmap $NAME; set hostSuffixes to the nodes' search domains, and restart the pods"
+	return []hit{h}
+}
+
+// needNodeSearches are the search domains of nodes, if the cluster DNS has none for its pods with autopath.
+func needNodeSearches(v *view) (string, bool) {
+	config, suffixes := v.dnsConfiguration()
+	if _, isKnown := v.nodeSearches(); isKnown || config == nil || len(suffixes) > 0 || v.autopathPod() == nil {
+		return "", true
+	}
+	return "the search domains of nodes are not known, which pods with autopath need in hostSuffixes: run doctor in a pod", false
+}
+
+// dnsConfiguration returns the ConfigMap with the configuration of the project's cluster DNS, and its hostSuffixes in lower
+// case; nil: it is another server, or was not read.
+func (v *view) dnsConfiguration() (config *corev1.ConfigMap, hostSuffixes []string) {
+	for _, p := range v.dnsPods {
+		for _, name := range MountedConfigMaps(p) {
+			config = v.configMap(p.Namespace, name)
+			if config == nil {
+				continue
+			}
+			for _, text := range config.Data {
+				var c v1alpha1.DNSConfiguration
+				js, err := document.LenientJSON([]byte(text))
+				if err == nil && document.Decode(js, &c) == nil && c.Kind == v1alpha1.KindDNS {
+					return config, normalized(c.HostSuffixes)
+				}
+			}
+		}
+	}
+	return nil, nil
+}
+
+// normalized returns names in lower case, without final dot.
+func normalized(names []string) (list []string) {
+	for _, name := range names {
+		list = append(list, strings.ToLower(strings.TrimSuffix(name, ".")))
+	}
+	return list
+}
+
+// autopathPod returns a pod in the scope with autopath, nil if there is none.
+func (v *view) autopathPod() *corev1.Pod {
+	for _, p := range v.inScope() {
+		if d := kube.FromPod(p); cmp.Or(d.Override, d.Policy).IsAutopath() {
+			return p
+		}
+	}
+	return nil
+}
+
+// nodeSearches returns search domains of nodes: in the search list of a pod they follow the domain of the cluster. Lists are in
+// the file of this process, if it runs in a pod, and in the kubelets' events about pods without domains of their own.
+func (v *view) nodeSearches() (domains []string, isKnown bool) {
+	lists := [][]string{resolvconf.Parse(v.OwnFile).Config().Searches}
+	for _, e := range v.eventsOf(reasonDNS) {
+		_, list, _ := strings.Cut(e.Message, " search line is: ")
+		if v.pods[e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name].Spec.DNSConfig == nil {
+			lists = append(lists, strings.Fields(list))
+		}
+	}
+	for _, list := range lists {
+		list = normalized(list)
+		if i := slices.Index(list, v.domain); i > 0 && list[i-1] == "svc."+v.domain {
+			domains, isKnown = append(domains, list[i+1:]...), true
+		}
+	}
+	slices.Sort(domains)
+	return slices.Compact(domains), isKnown
 }
 
 // placeholderLine returns the first line of a text with a placeholder that the installer replaces; "": none.

@@ -5,6 +5,7 @@ package doctor
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
 const (
@@ -174,5 +176,45 @@ func TestRun_PodFileOfKubelet(t *testing.T) {
 		if f.Code == "pod-file" {
 			t.Errorf("%+v", f)
 		}
+	}
+}
+
+// TestRun_HostSuffixes: a doctor that runs in a pod knows the search domains of a node, which the cluster DNS has to append
+// for pods with autopath.
+func TestRun_HostSuffixes(t *testing.T) {
+	const unknown = "the search domains of nodes are not known"
+	for _, tt := range []struct {
+		name, config, ownFile string
+		find                  string // what is missing, or not checked; "": nothing
+	}{
+		{"none", "", clusterFile, "hostSuffixes: []"},
+		{"others", "hostSuffixes: [site.example]", clusterFile, "hostSuffixes: [site.example]"},
+		{"the same", "hostSuffixes: [site.example, Corp.Example.]", clusterFile, ""},
+		{"nodes without search domains", "", strings.Replace(clusterFile, " corp.example", "", 1), ""},
+		{"none, outside of a pod", "", nodeFile, unknown},
+		{"some, outside of a pod", "hostSuffixes: [site.example]", nodeFile, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			objects := healthy(t)
+			objects["ConfigMap kube-system/coredns"]["data"].(map[string]any)["dns.yaml"] =
+				"apiVersion: dnsconfigurer.dev/v1alpha1\nkind: DNSConfiguration\n" + tt.config
+			s := snapshotOf(t, objects)
+			s.OwnFile = tt.ownFile
+			r := Run(t.Context(), s)
+			if len(r.Findings) > 0 || notChecked(r, "nodecache-settings") != "" {
+				t.Errorf("without autopath: %+v, not checked: %+v", r.Findings, r.NotChecked)
+			}
+			i := slices.IndexFunc(s.Pods, func(p corev1.Pod) bool { return p.Name == "web-1" })
+			s.Pods[i].Annotations = map[string]string{policy.OverrideAnnotation: "clusterfirstwithautopath"}
+			r = Run(t.Context(), s)
+			if tt.find == "" || tt.find == unknown {
+				got := notChecked(r, "nodecache-settings")
+				if len(r.Findings) > 0 || !strings.HasPrefix(got, tt.find) || got != "" && tt.find == "" {
+					t.Errorf("%+v, not checked: %q", r.Findings, got)
+				}
+				return
+			}
+			checkFault(t, r, []string{"nodecache-settings"}, tt.find)
+		})
 	}
 }

@@ -48,6 +48,8 @@ type Snapshot struct {
 	Clients  []ClientSource
 	Names    bool // findings may have names that clients ask for
 
+	OwnFile string // the /etc/resolv.conf of this process
+
 	// Container is the ephemeral container that was added to the pod of the scope, or may have been: the request had no
 	// reply; "": none.
 	Container string

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
-
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -147,6 +148,8 @@ func All(ctx context.Context, c Config) (*doctor.Snapshot, error) {
 		return nil, err
 	}
 	s.ClusterDomain = c.ClusterDomain
+	own, _ := os.ReadFile(kube.DefaultResolvConf) // a process outside of a pod needs none
+	s.OwnFile = string(own)
 	if err := checkScope(s); err != nil {
 		return nil, err
 	}
