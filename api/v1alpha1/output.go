@@ -60,7 +60,7 @@ type ValidateResult struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	Owner     string `json:"owner,omitempty"` // controller of a pod, such as "DaemonSet agent"; "": none
+	Owner     string `json:"owner,omitempty"` // controller, such as "DaemonSet agent"; "": none
 
 	Findings []Finding `json:"findings"`
 

@@ -124,7 +124,7 @@ func TestCheckServices(t *testing.T) {
 		{"StatefulSet", "shop", "web", []string{"warning service-not-headless at spec.serviceName"}},
 		{"StatefulSet", "shop", "cache", []string{"warning service-missing at spec.serviceName"}},
 		{"StatefulSet", "unknown", "cache", nil},
-		{"Pod", "shop", "cache", []string{"warning subdomain-without-service at spec.subdomain"}},
+		{"Pod", "shop", "cache", []string{"warning service-missing at spec.subdomain"}},
 		{"Pod", "shop", "web", []string{"warning service-not-headless at spec.subdomain"}},
 		{"Pod", "shop", "my_svc", nil}, // the API server refuses it
 	} {

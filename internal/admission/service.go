@@ -16,7 +16,6 @@ import (
 const (
 	CodeServiceMissing      policy.Code = "service-missing"
 	CodeServiceNotHeadless  policy.Code = "service-not-headless"
-	CodeSubdomainNoService  policy.Code = "subdomain-without-service"
 	CodeSelectorNoMatch     policy.Code = "selector-matches-nothing"
 	CodeInvalidServiceName  policy.Code = "invalid-service-name"
 	CodeInvalidExternalName policy.Code = "invalid-external-name"
@@ -124,13 +123,9 @@ func (c *check) checkSubdomain(services []Service) {
 		c.warn(CodeServiceNotHeadless, policy.EnforcedByDNSConfigurer, field,
 			fmt.Sprintf("Service %s is not headless: the names of the pods do not resolve%s", name, note),
 			"set clusterIP: None in the Service")
-	case c.o.Kind == kindStatefulSet:
+	default:
 		c.warn(CodeServiceMissing, policy.EnforcedByDNSConfigurer, field,
 			fmt.Sprintf("no Service %s in the input: the names of the pods do not resolve", name),
 			"add a headless Service, or correct the name")
-	default:
-		c.warn(CodeSubdomainNoService, policy.EnforcedByDNSConfigurer, field,
-			fmt.Sprintf("no Service %s in the input: the FQDN of the pods does not resolve", name),
-			"add a headless Service, or correct the subdomain")
 	}
 }

@@ -115,11 +115,13 @@ func (s *Summary) add(r result) {
 	s.Skipped = max(s.Skipped, r.skipped)
 }
 
-// isSystem reports whether a workload belongs to the cluster itself: it is in kube-system, or a static pod, whose
-// controller is a node.
+// isStatic reports whether a workload is a static pod, whose controller is a node.
+func isStatic(w kube.Workload) bool { return strings.HasPrefix(w.Controller, "Node ") }
+
+// isSystem reports whether a workload belongs to the cluster itself: it is in kube-system, a static pod, or has one of the
+// priority classes that Kubernetes reserves for it, as network plugins and storage drivers have.
 func isSystem(w kube.Workload) bool {
-	owner := metav1.GetControllerOf(w.Pod)
-	return w.Pod.Namespace == metav1.NamespaceSystem || owner != nil && owner.Kind == "Node"
+	return w.Pod.Namespace == metav1.NamespaceSystem || isStatic(w) || strings.HasPrefix(w.Pod.Spec.PriorityClassName, "system-")
 }
 
 // forSystem returns the findings in a workload of the cluster itself: there ClusterFirst on the host's network is the
@@ -134,12 +136,18 @@ func forSystem(findings []policy.Finding) []policy.Finding {
 }
 
 // grouped returns the results with equal findings in the pods of one controller as a single finding, at the first
-// of these pods: a DaemonSet with one mistake would otherwise have a finding on each node.
+// of these pods: a DaemonSet with one mistake would otherwise have a finding on each node. Findings that follow from the
+// template of a controller in the input are left to the controller.
 func grouped(results []result) (groups []result) {
 	type key struct{ owner, field, message string }
 	known := map[key]int{} // index in groups
+	controllers := map[string]result{}
 	for _, r := range results {
-		if r.owner == "" {
+		controllers[r.String()] = r
+	}
+	for _, r := range results {
+		r.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f policy.Finding) bool { return inherits(r, f, controllers) })
+		if r.owner == "" || r.Kind != admission.KindPod {
 			groups = append(groups, r)
 			continue
 		}
@@ -147,7 +155,7 @@ func grouped(results []result) (groups []result) {
 		alone.Findings = nil
 		groups = append(groups, alone) // for what it ignores
 		for _, f := range r.Findings {
-			k := key{r.Namespace + "/" + r.owner, strings.TrimPrefix(f.Field, r.path), string(f.Code) + f.Message}
+			k := key{r.controller(), strings.TrimPrefix(f.Field, r.path), string(f.Code) + f.Message}
 			i, ok := known[k]
 			if !ok {
 				i = len(groups)
@@ -161,11 +169,43 @@ func grouped(results []result) (groups []result) {
 	return groups
 }
 
+// inherits reports whether a controller of r, or the controller of that one, has a finding with the code of f, even one that
+// it ignores.
+func inherits(r result, f policy.Finding, controllers map[string]result) bool {
+	for c, ok := controllers[r.controller()]; ok && c.level() > r.level(); c, ok = controllers[r.controller()] {
+		if slices.ContainsFunc(c.all, func(other policy.Finding) bool { return other.Code == f.Code }) {
+			return true
+		}
+		r = c
+	}
+	return false
+}
+
+// level is higher for controllers than for what they create: a CronJob creates Jobs, and these create pods. In manifests, two
+// objects may name each other as their controllers.
+func (s Subject) level() int {
+	switch s.Kind {
+	case admission.KindPod:
+		return 0
+	case "Job", "ReplicaSet":
+		return 1
+	}
+	return 2
+}
+
 // String returns the kind and the name, such as "Pod shop/web", or for several pods of a controller their number.
 func (s Subject) String() string {
-	qualified := func(name string) string { return strings.TrimPrefix(s.Namespace+"/"+name, "/") }
-	if kind, name, _ := strings.Cut(s.owner, " "); s.pods > 1 {
-		return fmt.Sprintf("%s %s: %d pods", kind, qualified(name), s.pods)
+	if s.pods > 1 {
+		return fmt.Sprintf("%s: %d pods", s.controller(), s.pods)
 	}
-	return s.Kind + " " + qualified(s.Name)
+	return s.Kind + " " + strings.TrimPrefix(s.Namespace+"/"+s.Name, "/")
+}
+
+// controller returns the kind and the name of the controller of s, such as "DaemonSet shop/agent"; "": none.
+func (s Subject) controller() string {
+	kind, name, found := strings.Cut(s.owner, " ")
+	if !found {
+		return ""
+	}
+	return kind + " " + strings.TrimPrefix(s.Namespace+"/"+name, "/")
 }

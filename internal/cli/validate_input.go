@@ -9,8 +9,6 @@ import (
 	"io"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
@@ -65,8 +63,9 @@ func newServices(objects cluster.Manifest) (list []service) {
 type result struct {
 	Subject
 	Findings []policy.Finding
-	Ignored  int // findings that the options or an annotation leave out
-	skipped  int // rules that need what is not known of the node
+	Ignored  int              // findings that the options or an annotation leave out
+	all      []policy.Finding // with the ignored ones
+	skipped  int              // rules that need what is not known of the node
 }
 
 // check returns a result for each workload and each Service, in the order of the manifests.
@@ -76,6 +75,9 @@ func (in *input) check(ctx context.Context, rules *admission.Rules, namespace, n
 	var workloads []kube.Workload
 	var objects []admission.Object
 	for _, w := range in.Workloads {
+		if w.Ended {
+			continue
+		}
 		w = w.OnNode(namespace, node)
 		workloads, objects = append(workloads, w), append(objects, AdmissionObject(w, node))
 	}
@@ -98,8 +100,8 @@ func (in *input) check(ctx context.Context, rules *admission.Rules, namespace, n
 			owned = nil // its controller may copy them to the pods
 		}
 		subject := Subject{Kind: w.Kind, Namespace: w.Pod.Namespace, Name: w.Name, At: w.At, path: w.Path}
-		if owner := metav1.GetControllerOf(w.Pod); owner != nil && w.Kind == "Pod" && owner.Kind != "Node" {
-			subject.owner = owner.Kind + " " + owner.Name
+		if !isStatic(w) {
+			subject.owner = w.Controller
 		}
 		r := newResult(
 			subject,
@@ -122,7 +124,7 @@ func newResult(s Subject, findings []policy.Finding, ignore []string, annotation
 	rest := slices.DeleteFunc(admission.WithoutIgnored(findings, annotations...), func(f policy.Finding) bool {
 		return slices.Contains(ignore, string(f.Code))
 	})
-	return result{Subject: s, Findings: rest, Ignored: len(findings) - len(rest)}
+	return result{Subject: s, Findings: rest, Ignored: len(findings) - len(rest), all: findings}
 }
 
 // Object converts a workload. With a node, a Pod is a static pod of that node.

@@ -45,7 +45,7 @@ type Subject struct {
 	Kind, Namespace, Name string
 	At                    func(field string) kube.Location
 
-	owner string // the controller of a pod, see ownerOf
+	owner string // kind and name of the controller, "": none
 	path  string // of a pod in a List, such as "items[2]."
 	pods  int    // of owner with the same finding, see grouped; 0: not grouped
 }

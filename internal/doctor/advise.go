@@ -15,9 +15,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
@@ -126,17 +126,8 @@ type id struct{ namespace, kind, name string }
 
 // idOf returns the object whose template has the DNS settings of a pod.
 func idOf(pod *corev1.Pod) id {
-	owner := metav1.GetControllerOf(pod)
-	if owner == nil {
-		return id{pod.Namespace, "Pod", pod.Name}
-	}
-	// A Deployment names its ReplicaSets after itself and the hash in this label.
-	if hash := pod.Labels["pod-template-hash"]; owner.Kind == "ReplicaSet" && hash != "" {
-		if name, ok := strings.CutSuffix(owner.Name, "-"+hash); ok {
-			return id{pod.Namespace, "Deployment", name}
-		}
-	}
-	return id{pod.Namespace, owner.Kind, owner.Name}
+	kind, name := kube.Controller(pod)
+	return id{pod.Namespace, cmp.Or(kind, "Pod"), cmp.Or(name, pod.Name)}
 }
 
 // add adds the queries of a pod, extrapolated to a day.

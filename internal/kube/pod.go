@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -51,6 +52,22 @@ func FromPod(pod *corev1.Pod) policy.Pod {
 		}
 	}
 	return p
+}
+
+// Controller returns the kind and the name of the object whose template o has, such as DaemonSet and agent; "": none. Of a
+// pod of a Deployment it is the Deployment instead of its ReplicaSet.
+func Controller(o metav1.Object) (kind, name string) {
+	owner := metav1.GetControllerOfNoCopy(o)
+	if owner == nil {
+		return "", ""
+	}
+	// A Deployment names its ReplicaSets after itself and the hash in this label.
+	if hash := o.GetLabels()[appsv1.DefaultDeploymentUniqueLabelKey]; owner.Kind == "ReplicaSet" && hash != "" {
+		if name, ok := strings.CutSuffix(owner.Name, "-"+hash); ok {
+			return "Deployment", name
+		}
+	}
+	return owner.Kind, owner.Name
 }
 
 // IsWindows reports whether a pod is for Windows nodes: by spec.os, or by the node selector or

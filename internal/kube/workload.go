@@ -39,6 +39,9 @@ type Workload struct {
 
 	Annotations map[string]string // of the object
 
+	Controller string // kind and name of the object that created this one, such as "DaemonSet agent"; "": none
+	Ended      bool   // a live object that runs no pod any more; see hasEnded
+
 	// GeneratedName is set if the manifest has metadata.generateName instead of a name.
 	GeneratedName bool
 
@@ -239,9 +242,27 @@ func decoder[T any](workload func(*T) Workload) func([]byte) (Workload, []error)
 		if ok {
 			m.SetManagedFields(nil) // a tenth of the memory of live pods
 			w.Annotations, w.GenerateName = m.GetAnnotations(), m.GetGenerateName()
+			kind, name := Controller(m)
+			w.Controller, w.Ended = strings.TrimSpace(kind+" "+name), hasEnded(&o)
 		}
 		return w, problems
 	}
+}
+
+// hasEnded reports whether a live object runs no pod any more: a pod or a Job that has ended, or the ReplicaSet of an earlier
+// revision of a Deployment.
+func hasEnded(object any) bool {
+	switch o := object.(type) {
+	case *corev1.Pod:
+		return o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed
+	case *appsv1.ReplicaSet:
+		return metav1.GetControllerOfNoCopy(o) != nil && ptr.Deref(o.Spec.Replicas, 1) == 0
+	case *batchv1.Job:
+		return slices.ContainsFunc(o.Status.Conditions, func(c batchv1.JobCondition) bool {
+			return c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed)
+		})
+	}
+	return false
 }
 
 func withTemplate(owner metav1.ObjectMeta, t corev1.PodTemplateSpec, path, podName string) Workload {

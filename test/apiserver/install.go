@@ -52,12 +52,6 @@ func CoreDNS(t testing.TB) string {
 	return build(t, coreDNS)
 }
 
-// Kubernetes returns the path of a program of Kubernetes, such as kubeadm.
-func Kubernetes(t testing.TB, program string) string {
-	t.Helper()
-	return build(t, program)
-}
-
 // build returns the path of a program: one of Kubernetes, such as kube-apiserver, or CoreDNS.
 func build(t testing.TB, program string) string {
 	t.Helper()

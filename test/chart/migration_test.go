@@ -25,31 +25,12 @@ const (
 	system = "kube-system"
 
 	kubeadmUpgrade = "kubeadm upgrade" // a step
-
-	// kubeadmConfig has an address: kubeadm looks for that of the default route, which a machine may not have.
-	kubeadmConfig = `apiVersion: kubeadm.k8s.io/v1beta4
-kind: InitConfiguration
-localAPIEndpoint: {advertiseAddress: 192.0.2.1}
----
-apiVersion: kubeadm.k8s.io/v1beta4
-kind: ClusterConfiguration
-kubernetesVersion: v1.36.0
-networking: {serviceSubnet: ` + apiserver.ServiceRange4 + `}
-`
 )
 
 // kubeadm applies CoreDNS as "kubeadm init" and "kubeadm upgrade" do.
 func (c *cluster) kubeadm() {
 	c.Helper()
-	config := filepath.Join(c.TempDir(), "kubeadm.yaml")
-	if err := os.WriteFile(config, []byte(kubeadmConfig), 0o600); err != nil {
-		c.Fatal(err)
-	}
-	cmd := exec.Command(apiserver.Kubernetes(c, "kubeadm"), "init", "phase", "addon", "coredns", "--kubeconfig", c.kubeconfig,
-		"--config", config)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		c.Fatalf("%v\n%s", err, out)
-	}
+	apiserver.Kubeadm(c, "addon", "coredns", "--kubeconfig", c.kubeconfig)
 }
 
 // nodeLocal returns the manifest of NodeLocal DNSCache with the values that its documentation
