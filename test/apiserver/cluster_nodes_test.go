@@ -149,7 +149,7 @@ func (n *nodes) start(ctx context.Context, p *corev1.Pod) error {
 	return err
 }
 
-// missing returns an error about the first controller that has not created all of its pods, and deleted the others.
+// missing returns an error about the controllers that have not created all of their pods, and deleted the others.
 func (n *nodes) missing(ctx context.Context) error {
 	deployments, err1 := n.api.AppsV1().Deployments("").List(ctx, metav1.ListOptions{})
 	sets, err2 := n.api.AppsV1().StatefulSets("").List(ctx, metav1.ListOptions{})
@@ -158,26 +158,28 @@ func (n *nodes) missing(ctx context.Context) error {
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return err
 	}
+	var waiting []string
+	add := func(kind, name string, isDone bool) {
+		if !isDone {
+			waiting = append(waiting, kind+" "+name)
+		}
+	}
 	for _, d := range deployments.Items {
 		s := d.Status
-		if s.ObservedGeneration < d.Generation || s.Replicas != *d.Spec.Replicas || s.UpdatedReplicas != s.Replicas {
-			return fmt.Errorf("Deployment %s: %+v", d.Name, s)
-		}
+		add("Deployment", d.Name, s.ObservedGeneration >= d.Generation && s.Replicas == *d.Spec.Replicas && s.UpdatedReplicas == s.Replicas)
 	}
 	for _, s := range sets.Items {
-		if s.Status.Replicas != *s.Spec.Replicas {
-			return fmt.Errorf("StatefulSet %s: %+v", s.Name, s.Status)
-		}
+		add("StatefulSet", s.Name, s.Status.Replicas == *s.Spec.Replicas)
 	}
 	for _, d := range daemons.Items {
-		if d.Status.DesiredNumberScheduled < 2 || d.Status.CurrentNumberScheduled != d.Status.DesiredNumberScheduled {
-			return fmt.Errorf("DaemonSet %s: %+v", d.Name, d.Status)
-		}
+		s := d.Status
+		add("DaemonSet", d.Name, s.DesiredNumberScheduled >= 2 && s.CurrentNumberScheduled == s.DesiredNumberScheduled)
 	}
 	for _, j := range jobs.Items {
-		if j.Status.Active == 0 && len(j.Status.Conditions) == 0 {
-			return fmt.Errorf("Job %s: %+v", j.Name, j.Status)
-		}
+		add("Job", j.Name, j.Status.Active > 0 || len(j.Status.Conditions) > 0)
+	}
+	if waiting != nil {
+		return fmt.Errorf("some controllers have more to do: %q", waiting)
 	}
 	return nil
 }
