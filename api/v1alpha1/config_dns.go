@@ -39,8 +39,8 @@ type ResolverConfiguration struct {
 	StubDomains []StubDomain `json:"stubDomains,omitempty"`
 
 	// LastKnownGood is how long the last answer to a question is served after other servers begin to deny the name
-	// (NXDOMAIN, NODATA). Names that the cluster DNS answers are denied at once. 0s: all names are, except in stub
-	// domains with a value of their own.
+	// (NXDOMAIN, NODATA). The cluster DNS denies its names at once. 0s: all servers do, except for stub domains with a
+	// value of their own.
 	LastKnownGood string `json:"lastKnownGood,omitempty" default:"0s" format:"duration" min:"0s" max:"1h"`
 
 	// ClientStatistics is what is counted by client for the command advise: "clients", the queries of
