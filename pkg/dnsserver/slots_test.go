@@ -190,6 +190,7 @@ func TestPaused(t *testing.T) {
 			t.Helper()
 			expectRcodes(t, when, pending{sendQuery(t, s.Server, podAddr, parseQuery(name+".example. A", edns))}, want)
 			time.Sleep(silentTime) // a stale answer does not wait for the servers
+			synctest.Wait()
 		}
 		ask("before", "cached", "NOERROR", false)
 		time.Sleep(61 * time.Second) // the TTL is 60 s
