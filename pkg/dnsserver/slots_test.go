@@ -206,6 +206,29 @@ func TestPaused(t *testing.T) {
 	})
 }
 
+// TestLateFailure: a C library that has sent its query again gets no failure for the first one.
+func TestLateFailure(t *testing.T) {
+	for _, tt := range []struct {
+		err   error
+		after time.Duration
+		edns  bool
+		want  string
+	}{
+		{errUnreachable, clientTimeout, false, "SERVFAIL"},
+		{errUnreachable, clientTimeout + time.Millisecond, false, "no reply"},
+		{errUnreachable, clientTimeout + time.Millisecond, true, "SERVFAIL"},
+		{nil, clientTimeout + time.Millisecond, false, "NXDOMAIN"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newTestServer(t, "loaded", Config{Upstream: func(_ context.Context, m *dns.Msg) (*dns.Msg, error) {
+				time.Sleep(tt.after)
+				return new(dns.Msg).SetRcode(m, dns.RcodeNameError), tt.err
+			}})
+			expectRcodes(t, fmt.Sprint(tt), pending{sendQuery(t, s.Server, podAddr, parseQuery("www.example. A", tt.edns))}, tt.want)
+		})
+	}
+}
+
 // TestSlots_NodeCache: on a node cache with a silent server the cluster's names are answered,
 // whatever else is outstanding.
 func TestSlots_NodeCache(t *testing.T) {
