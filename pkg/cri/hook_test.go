@@ -261,32 +261,6 @@ func TestHook_Overrides(t *testing.T) {
 	}
 }
 
-// TestHook_HostFileChanges: the host's file changes between any two reads. The decision and the
-// check of the kubelet's result are from one read, so that right servers are never replaced by
-// those of another version of the file.
-func TestHook_HostFileChanges(t *testing.T) {
-	pod := policy.Pod{Namespace: "shop", Name: "web", UID: "u1", Policy: policy.Default}
-	for _, kubelet := range []string{"192.0.2.1", "192.0.2.2"} {
-		h, reports := newHook(t, pod)
-		reads := 0
-		h.HostFiles = func() HostFiles {
-			reads++
-			f := resolvconf.Parse(fmt.Sprintf("nameserver 192.0.2.%d\n", 1+reads%2))
-			return HostFiles{Pods: f, Kubelet: f}
-		}
-		for range 4 {
-			var got runtimeapi.RunPodSandboxRequest
-			unmarshal(t, edit(h, marshal(t, sandboxRequest(pod, dnsOf([]string{kubelet}, nil, nil)))), &got)
-			if s := got.Config.DnsConfig.Servers; len(s) != 1 || s[0] != kubelet {
-				t.Errorf("the kubelet had %s, the runtime gets %q", kubelet, s)
-			}
-		}
-		if reads != len(*reports) {
-			t.Errorf("%d reads for %d requests", reads, len(*reports))
-		}
-	}
-}
-
 func TestHook_SkipAnnotation(t *testing.T) {
 	h, reports := newHook(t, autopath)
 	sent := sandboxRequest(plain, kubeletDNS)
@@ -411,52 +385,6 @@ func TestHook_NotUTF8(t *testing.T) {
 	want := dnsOf([]string{"10.96.0.10"}, append(slices.Clip(shopSearch[:3]), "a.example", "b.example"), []string{"ndots:5"})
 	if diff := cmp.Diff(want, got.Config.DnsConfig, protocmp.Transform()); diff != "" || (*reports)[0].Outcome != Edited {
 		t.Errorf("%s (-want +got):\n%s", (*reports)[0].Outcome, diff)
-	}
-}
-
-// TestShim_RunPodSandbox checks that the runtime receives the decision, and every other
-// field unchanged.
-func TestShim_RunPodSandbox(t *testing.T) {
-	h, _ := newHook(t, autopath)
-	n := newNode(t, h)
-	sent := fullRequest()
-	sent.Config.Metadata.Uid = "u1"
-	sent.Config.DnsConfig, sent.Config.Linux = kubeletDNS, nil
-	if _, err := runtimeapi.NewRuntimeServiceClient(n.shimmed).RunPodSandbox(t.Context(), sent); err != nil {
-		t.Fatal(err)
-	}
-	sent.Config.DnsConfig = dnsOf([]string{"10.96.0.10"}, []string{"search.shop.cluster.local.ap.k8s.io"}, []string{"ndots:5"})
-	if diff := cmp.Diff(sent, <-n.runtime.sandboxes, protocmp.Transform()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// TestShim_SetHook replaces the hook while a request is in progress: this one keeps its hook,
-// the next one gets the new hook.
-func TestShim_SetHook(t *testing.T) {
-	before, _ := newHook(t, autopath)
-	started, proceed := make(chan bool), make(chan bool)
-	lookup := before.Lookup
-	before.Lookup = func(ctx context.Context, s Sandbox) (policy.Pod, error) {
-		started <- true
-		<-proceed
-		return lookup(ctx, s)
-	}
-	shim := &Shim{}
-	shim.SetHook(before)
-	request := marshal(t, sandboxRequest(autopath, kubeletDNS))
-	inProgress := make(chan []byte)
-	go func() { inProgress <- edit(shim.hook.Load(), request) }()
-	<-started
-	after, reports := newHook(t, autopath)
-	after.Mode = Observe
-	shim.SetHook(after)
-	if got := edit(shim.hook.Load(), request); !bytes.Equal(got, request) || (*reports)[0].Outcome != Observed {
-		t.Errorf("after SetHook: reports %+v", *reports)
-	}
-	proceed <- true
-	if bytes.Equal(<-inProgress, request) {
-		t.Error("the request in progress is unchanged")
 	}
 }
 

@@ -89,37 +89,46 @@ func (l *slowListener) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// TestShim_CancelReachesRuntime: a call that the kubelet cancels ends at the runtime at once.
+// TestShim_CancelReachesRuntime: a call that the kubelet cancels ends at the runtime at once, and a call that hangs ends
+// DrainTimeout after the shim is stopped.
 func TestShim_CancelReachesRuntime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := newFakeRuntime()
-		containerd := fake.server()
-		defer containerd.Stop()
-		conn, err := dial("passthrough:///runtime", inMemory(t, func(l net.Listener) { _ = containerd.Serve(l) }))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		kubelet, stop := serveInMemory(t, &Shim{}, conn)
-		ctx, cancel := context.WithCancel(t.Context())
-		called := make(chan error, 1)
-		go func() {
-			_, err := kubelet.ExecSync(ctx, &runtimeapi.ExecSyncRequest{})
-			called <- err
-		}()
-		<-fake.started
-		cancelled := time.Now()
-		cancel()
-		if err := <-fake.ended; !errors.Is(err, context.Canceled) || time.Since(cancelled) != 0 {
-			t.Errorf("the runtime's context ends with %v after %v, want at once", err, time.Since(cancelled))
-		}
-		if err := <-called; status.Code(err) != codes.Canceled {
-			t.Errorf("the call ends with %v", err)
-		}
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	for isStopped, after := range map[bool]time.Duration{false: 0, true: defaultDrainTimeout} {
+		synctest.Test(t, func(t *testing.T) {
+			fake := newFakeRuntime()
+			containerd := fake.server()
+			defer containerd.Stop()
+			conn, err := dial("passthrough:///runtime", inMemory(t, func(l net.Listener) { _ = containerd.Serve(l) }))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			kubelet, stop := serveInMemory(t, &Shim{}, conn)
+			ctx, cancel := context.WithCancel(t.Context())
+			called, stopped := make(chan error, 1), make(chan error, 1)
+			go func() {
+				_, err := kubelet.ExecSync(ctx, &runtimeapi.ExecSyncRequest{})
+				called <- err
+			}()
+			<-fake.started
+			began := time.Now()
+			if !isStopped {
+				time.AfterFunc(time.Hour, func() { stopped <- stop() })
+				cancel()
+			} else {
+				go func() { stopped <- stop() }()
+			}
+			if err := <-fake.ended; !errors.Is(err, context.Canceled) || time.Since(began) != after {
+				t.Errorf("stopped %t: the runtime's context ends with %v after %v", isStopped, err, time.Since(began))
+			}
+			if err := <-called; err == nil || !isStopped && status.Code(err) != codes.Canceled {
+				t.Errorf("stopped %t: the call ends with %v", isStopped, err)
+			}
+			if err := <-stopped; err != nil {
+				t.Error(err)
+			}
+			cancel()
+		})
+	}
 }
 
 // TestWatchRuntime has a runtime that is absent for two and a half minutes: one line a minute, and the
