@@ -95,6 +95,14 @@ func sendHTML(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "<html>Please log in</html>")
 }
 
+// sendJSON returns a fault: a response with a text.
+func sendJSON(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, text)
+	}
+}
+
 // stallInBody is a fault: a response that begins and does not end.
 func stallInBody(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")

@@ -182,36 +182,6 @@ func TestBreaker_HalfOpen(t *testing.T) {
 	})
 }
 
-// TestLookup_LargePodsAtOnce: five large pods are requested at the same time, and the others wait.
-func TestLookup_LargePodsAtOnce(t *testing.T) {
-	var all []*corev1.Pod
-	for i := range 10 {
-		pod := newPod("shop", fmt.Sprint("large-", i), fmt.Sprint("u", i))
-		pod.Spec.DNSConfig.Options[0].Name = strings.Repeat("o", 16<<10)
-		all = append(all, pod)
-	}
-	inBubble(t, serving(all...), func(t *testing.T, s *apiServer, p *cluster.Pods) {
-		const most = 5
-		s.getDelay.Store(int64(100 * time.Millisecond))
-		var lookups sync.WaitGroup
-		for _, pod := range all {
-			lookups.Go(func() {
-				if _, err := p.Lookup(t.Context(), refOf(pod)); err != nil {
-					t.Errorf("%s: %v", pod.Name, err)
-				}
-			})
-		}
-		for _, want := range []int{0, most, len(all)} {
-			synctest.Wait()
-			if got := s.count("get"); got != want {
-				t.Errorf("%d pods requested, want %d", got, want)
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		lookups.Wait()
-	})
-}
-
 func TestLookup_Timeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newAPIServer(t)
@@ -367,12 +337,15 @@ func TestLookup_Faults(t *testing.T) {
 		fault http.HandlerFunc // nil: no server
 		want  error            // nil: another error than those of Lookup's comment
 	}{
-		"stalls":    {kubeapi.Stall, context.DeadlineExceeded},
-		"no end":    {stallInBody, context.DeadlineExceeded},
-		"truncated": {kubeapi.Truncate, nil},
-		"HTML":      {sendHTML, nil},
-		"500":       {kubeapi.Fail, nil},
-		"refused":   {nil, nil},
+		"stalls":       {kubeapi.Stall, context.DeadlineExceeded},
+		"no end":       {stallInBody, context.DeadlineExceeded},
+		"truncated":    {kubeapi.Truncate, nil},
+		"HTML":         {sendHTML, nil},
+		"another kind": {sendJSON(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","uid":"u1"}}`), nil},
+		"null":         {sendJSON("null"), cluster.ErrNotFound},
+		"no UID":       {sendJSON(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"}}`), cluster.ErrNotFound},
+		"500":          {kubeapi.Fail, nil},
+		"refused":      {nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -384,7 +357,7 @@ func TestLookup_Faults(t *testing.T) {
 			if c.fault == nil {
 				url = "http://" + process.Loopback(t, 1)[0]
 			}
-			lookupWithFault(t, url, c.want != nil)
+			lookupWithFault(t, url, c.want)
 		})
 	}
 }
@@ -440,10 +413,10 @@ func TestLookup_ConnectionLost(t *testing.T) {
 	}
 }
 
-func lookupWithFault(t *testing.T, url string, wantLate bool) {
+func lookupWithFault(t *testing.T, url string, want error) {
 	t.Helper()
 	cfg := cluster.PodsConfig{Client: clientOf(t, url, nil)}
-	if !wantLate { // a busy machine must not make it late
+	if want != context.DeadlineExceeded { // a busy machine must not make it late
 		cfg.GetTimeout, cfg.Timeout = time.Minute, 2*time.Minute
 	}
 	p, stop := start(t, cfg)
@@ -458,8 +431,9 @@ func lookupWithFault(t *testing.T, url string, wantLate bool) {
 	if took := time.Since(began); took > slack {
 		t.Errorf("took %v", took)
 	}
-	late, unknown := errors.Is(err, context.DeadlineExceeded), errors.Is(err, cluster.ErrNotFound)
-	if err == nil || unknown || late != wantLate {
-		t.Errorf("got %v", err)
+	for _, kind := range []error{context.DeadlineExceeded, cluster.ErrNotFound} {
+		if err == nil || errors.Is(err, kind) != (want == kind) {
+			t.Errorf("got %v, want %v", err, want)
+		}
 	}
 }

@@ -197,30 +197,6 @@ func inBubble(t *testing.T, cfg SyncerConfig, test func(*testing.T, *apiServer, 
 	}
 }
 
-// TestSyncer_NotLoaded: before the last list, no name exists, and none is known not to
-// exist.
-func TestSyncer_NotLoaded(t *testing.T) {
-	for _, resource := range []resource{namespaces, services, endpointSlices, pods} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newAPIServer(t, cluster()...)
-			release := s.Hold(resource.name)
-			r := start(t, s, SyncerConfig{Pods: true})
-			defer r.stop()
-			time.Sleep(time.Minute)
-			r.want("web.shop.svc", "unknown")
-			r.want("none.shop.svc", "unknown")
-			for _, st := range r.syncer.Status() {
-				if st.Listed != (st.Resource != resource.name) {
-					t.Errorf("%+v", st)
-				}
-			}
-			release()
-			r.want("web.shop.svc", "10.96.0.1")
-			r.want("none.shop.svc", "nxdomain")
-		})
-	}
-}
-
 // TestSyncer_Flapping: an API server that works for a second and fails in the next one, for ten
 // minutes, removes no name. It gets at most one request a second for each resource, and the names are
 // those of the cluster soon after it works again.
@@ -267,24 +243,6 @@ func setFault(s *apiServer, down bool, f http.HandlerFunc) {
 		f = nil
 	}
 	s.SetFault(f)
-}
-
-func TestSyncer_Bookmark(t *testing.T) {
-	inBubble(t, SyncerConfig{}, func(t *testing.T, s *apiServer, r *running) {
-		synctest.Wait()
-		time.Sleep(time.Minute)
-		s.Bookmark("services")
-		synctest.Wait()
-		for _, st := range r.syncer.Status() {
-			want := time.Minute
-			if st.Resource == "services" {
-				want = 0
-			}
-			if time.Since(st.LastReply) != want {
-				t.Errorf("%s: last reply %v ago", st.Resource, time.Since(st.LastReply))
-			}
-		}
-	})
 }
 
 // TestSnapshot_Saved: a changed zone is written within 30 s, an unchanged one within the
