@@ -103,8 +103,7 @@ type DNSConfiguration struct {
 	Snapshot string `json:"snapshot,omitempty" restart:"true"`
 
 	// Pods says which pod names of the form IP.NAMESPACE.pod exist. "disabled": none.
-	// "insecure": every one whose IP a pod can have: no loopback, link-local, multicast or
-	// unspecified address, and in ReverseCIDRs unless they are empty. "verified": those of
+	// "insecure": every one whose IP a pod can have, in ReverseCIDRs unless they are empty. "verified": those of
 	// existing pods, which the server then watches.
 	Pods string `json:"pods,omitempty" default:"insecure" values:"disabled,insecure,verified" restart:"true"`
 
@@ -121,6 +120,10 @@ type DNSConfiguration struct {
 	// Rewrite lists names that are looked up as others; replies have the name of the question. The first item
 	// that matches a name counts. At most 1000. Empty: none.
 	Rewrite []Rewrite `json:"rewrite,omitempty"`
+
+	// ACL lists rules that allow or deny queries, after Rewrite. The first one that matches counts. At most 200.
+	// Empty: none.
+	ACL []ACLRule `json:"acl,omitempty"`
 
 	// Answers are answers by pattern, which win over Hosts, the names of the cluster and of other servers.
 	// The first one that matches a question counts. At most 200. Empty: none.
@@ -165,6 +168,21 @@ type Rewrite struct {
 	// To is the name to look up: "*." and a domain if Name begins with "*.". After Regex it may have groups,
 	// such as {1}. Required.
 	To string `json:"to"`
+}
+
+// ACLRule allows or denies the queries that Zone, Types and Networks match.
+type ACLRule struct {
+	// Action is "allow", "block" (REFUSED), "filter" (an empty answer) or "drop" (no reply). Required.
+	Action string `json:"action"`
+
+	// Zone is a domain: its name and all names below it match. Empty: all names.
+	Zone string `json:"zone,omitempty"`
+
+	// Types lists types of questions, such as "AAAA". Empty: all types.
+	Types []string `json:"types,omitempty"`
+
+	// Networks lists networks of clients, such as "192.0.2.0/24". Empty: all clients.
+	Networks []string `json:"networks,omitempty"`
 }
 
 // Answer answers the questions that Zone, Type and Regex match. At least one of them is required.

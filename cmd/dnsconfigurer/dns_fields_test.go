@@ -131,18 +131,21 @@ func TestHosts(t *testing.T) {
 	p.says("a.example.", dns.TypeA, "REFUSED")
 }
 
-// TestRules: a reload replaces rewrites and answers. An invalid rule is logged with its place, and the previous ones stay.
+// TestRules: a reload replaces rewrites, ACL and answers. An invalid rule is logged with its place, and the previous ones stay.
 func TestRules(t *testing.T) {
 	const common = "hosts: {entries: [192.0.2.7 db.example, \"2001:db8::7 db.example\"]}\nresolvConf: \"\"\n"
 	p := newDNSProcess(t, common+"rewrite: [{name: a.example, to: db.example}]\nanswers: [{type: AAAA}]\n")
 	p.says("a.example.", dns.TypeA, "192.0.2.7")
 	p.says("db.example.", dns.TypeAAAA, "NOERROR")
-	p.hangup(common+"rewrite: [{name: b.example, to: db.example}]\nanswers: [{zone: c.example, rcode: NXDOMAIN}]\n",
+	p.hangup(common+"rewrite: [{name: b.example, to: db.example}]\nanswers: [{zone: c.example, rcode: NXDOMAIN}]\n"+
+		"acl: [{action: block, zone: d.c.example, networks: [127.0.0.0/8]}, {action: filter, networks: [192.0.2.0/24]}]\n",
 		"configuration applied")
 	p.says("a.example.", dns.TypeA, "REFUSED")
 	p.says("b.example.", dns.TypeA, "192.0.2.7")
 	p.says("db.example.", dns.TypeAAAA, "2001:db8::7")
 	p.says("x.c.example.", dns.TypeA, "NXDOMAIN")
+	p.says("x.d.c.example.", dns.TypeA, "REFUSED")
+	p.hangup(common+"acl: [{action: deny}]\n", `: acl[0]: action`)
 	p.hangup(common+"rewrite:\n- {name: a.example, to: db.example}\n- {regex: \"(\", to: x}\n", `: rewrite[1]: error parsing regexp`)
 	p.says("b.example.", dns.TypeA, "192.0.2.7")
 }

@@ -157,7 +157,7 @@ const localAnswer = "a local name" // the configuration says that these are not 
 // answerText returns the rcode and the sorted records of an answer. TTLs count if own, the answer of this server, is not
 // forwarded, in steps: caches count them down.
 func answerText(m, own *dns.Msg) string {
-	if m == nil || own == nil {
+	if m == nil {
 		return "no reply"
 	}
 	isLocal := func(rr dns.RR) bool { // see pkg/dnsserver/local_names.go
@@ -170,7 +170,7 @@ func answerText(m, own *dns.Msg) string {
 	var records []string
 	for _, rr := range m.Answer {
 		h := rr.Header()
-		if h.Name, h.Ttl = strings.ToLower(h.Name), (h.Ttl+9)/10*10; !own.Authoritative {
+		if h.Name, h.Ttl = strings.ToLower(h.Name), (h.Ttl+9)/10*10; own == nil || !own.Authoritative {
 			h.Ttl = 0
 		}
 		records = append(records, rr.String())

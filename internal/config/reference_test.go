@@ -224,6 +224,8 @@ func typeOf(at any) string {
 		return "list of `{zone, servers, file, lastKnownGood}`"
 	case *[]v1alpha1.Rewrite:
 		return "list of `{name, regex, to}`"
+	case *[]v1alpha1.ACLRule:
+		return "list of `{action, zone, types, networks}`"
 	case *[]v1alpha1.Answer:
 		return "list of `{zone, type, regex, records, rcode}`"
 	case *[]v1alpha1.NodeRule:

@@ -180,7 +180,7 @@ func (c *converter) block(b *Block) {
 			c.log(b, d)
 		case "prometheus", "health", "ready":
 			c.serves(d)
-		case "template", "rewrite", "k8s_external": // see finish
+		case "acl", "template", "rewrite", "k8s_external": // see finish
 		case "bind":
 			c.bind(d)
 		case "chaos":
@@ -393,6 +393,7 @@ func (c *converter) finish() {
 	}
 	c.finishLog()
 	c.rewriteRules()
+	c.aclRules()
 	c.externalZones()
 	for _, s := range c.validStubs() {
 		c.addItem("stubDomains", s, s.from)

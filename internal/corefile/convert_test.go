@@ -86,6 +86,19 @@ func TestConvert(t *testing.T) {
 		{"external names without a zone", plain + "k8s_external\n}", "", `the zone "" cannot be external`, true},
 		{"an external zone in another block", plain + "}\nb.example {\nforward . 192.0.2.1\nk8s_external lb.example\n}",
 			"", "never has an effect", false},
+		{"acl", plain + "acl {\nallow net 10.0.0.1/8 2001:db8::1\nblock type A TYPE MX Net *\nfilter net 192.0.2.1 type *\n}\n" +
+			"acl b.example other {\ndrop\n}\n}",
+			`- {"action":"allow","networks":["10.0.0.0/8","2001:db8::1/128"]}` + "\n" + `- {"action":"block","types":["A","MX"]}` + "\n" +
+				`- {"action":"filter","networks":["192.0.2.1/32"]}` + "\n" + `- {"action":"drop","zone":"b.example"}`, "", false},
+		{"acl of another block", plain + "acl {\nblock net 192.0.2.0/24\n}\n}\nb.example {\nforward . 192.0.2.2\n}",
+			`- {"action":"allow","zone":"b.example"}` + "\n" + `- {"action":"block","networks":["192.0.2.0/24"]}`, "", false},
+		{"acl of two blocks", plain + "acl {\nblock\n}\n}\n" +
+			"b.example a.c.example {\nforward . 192.0.2.2\nacl c.example {\nfilter type A\n}\n}",
+			`- {"action":"filter","zone":"a.c.example","types":["A"]}` + "\n" + `- {"action":"allow","zone":"a.c.example"}` + "\n" +
+				`- {"action":"allow","zone":"b.example"}` + "\n" + `- {"action":"block"}`, "", false},
+		{"acl outside of the zone", plain + "}\nb.example {\nforward . 192.0.2.2\nacl c.example {\nblock\n}\n}",
+			"", "never has an effect", false},
+		{"acl of mapped addresses", plain + "acl {\nblock net ::ffff:192.0.2.0/120\n}\n}", "", "has no counterpart", true},
 		{"chaos", plain + "chaos\n}\nb.example {\nchaos x\nforward . 192.0.2.2\n}",
 			`chaos: "CoreDNS-1.15.0"`, "chaos x: version.bind is not in the zone", false},
 		{"chaos with authors", plain + "chaos v1 me\n}", `chaos: "v1"`, "authors.bind gets REFUSED", false},
@@ -235,11 +248,28 @@ func TestRefused_Rewrite(t *testing.T) {
 	}
 }
 
+// TestRefused_ACL: CoreDNS v1.15.0 refuses the same stanzas.
+func TestRefused_ACL(t *testing.T) {
+	for property, refused := range map[string]bool{
+		"block": false, "block type": true, "block net": true, "block type net 10.0.0.0/8": true, "block 10.0.0.0/8": true,
+		"block type a": true, "block type A net 10.0.0.0/33": true, "block net a": true, "allow type * net *": false,
+		"filter NET ::1 TYPE ANY": false, "deny net *": true, "drop net {$CLIENTS}": false, "drop type A type MX": false,
+	} {
+		blocks, problems := Parse(". {\nacl {\n" + property + "\n}\n}")
+		problems = append(problems, Refused(blocks, func(bool) bool { return true })...)
+		if (len(problems) > 0) != refused {
+			t.Errorf("%s: %v, want refused: %t", property, problems, refused)
+		}
+	}
+}
+
 // FuzzConvert: no Corefile panics, and no text of it is more than a comment or a value.
 func FuzzConvert(f *testing.F) {
 	f.Add(". {\nkubernetes cluster.local 10.0.0.0/8 {\npods verified\nttl 30\n}\nforward . /etc/resolv.conf 192.0.2.1 tls://[::1]%a {\n" +
 		"max_concurrent 1\n}\n" +
 		"bind ::1\nhealth {\nlameduck 1s\n}\ncache 30\n}\nb.example:1 {\nforward b.example \"a\nb\"\n}\n")
+	f.Add(". {\nkubernetes cluster.local\n" +
+		"acl . b.example {\nblock type A MX net 10.0.0.0/8 ::1\nallow net * type *\n}\n}\nb.example {\n}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		blocks, problems := Parse(text)
 		if problems != nil {

@@ -29,7 +29,7 @@ type item struct {
 // order is the order of the fields in a file.
 const order = `http lameduck listen clusterDomain reverseCIDRs upstreams resolvConf upstreamPolicy stubDomains chaos maxQueries ` +
 	`queryLog.classes queryLog.zones interface clusterDNS ` +
-	`kubeconfig pods ttl externalZones hosts.file hosts.ttl hosts.entries rewrite answers`
+	`kubeconfig pods ttl externalZones hosts.file hosts.ttl hosts.entries rewrite acl answers`
 
 const head = `# Written by dnsconfigurer import-corefile. CoreDNS forwards names in localhost, invalid, test, onion and home.arpa,
 # and reverse names of loopback, link-local and documentation addresses; here they are answered, unless stubDomains

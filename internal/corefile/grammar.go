@@ -127,10 +127,14 @@ func (r rule) check(d Directive) (problems []Problem) {
 	for _, property := range d.Body {
 		p, ok := r.properties[property.Name]
 		switch {
-		case ok:
-			add(property, checkArgs(p.args, property.Args))
-		case property.Name != "import" && !open:
+		case !ok && property.Name != "import" && !open:
 			add(property, "unknown property of "+d.Name)
+		case !ok:
+		case d.Name == "acl":
+			_, problem := aclRule(property)
+			add(property, problem)
+		default:
+			add(property, checkArgs(p.args, property.Args))
 		}
 		open = open && (d.Name != "hosts" || property.Name != "fallthrough") // entries after it are properties
 	}

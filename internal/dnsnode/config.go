@@ -101,7 +101,7 @@ func checkClusterDNS(c *ClusterDNSConfig, p *config.Problems) {
 	for i, entry := range c.Hosts.Entries {
 		p.Add(fmt.Sprintf("hosts.entries[%d]", i), new(dnsserver.Hosts).AddLine(entry))
 	}
-	c.Forward.Rules = rules{c.Rewrite, c.Answers}
+	c.Forward.Rules = rules{c.Rewrite, c.ACL, c.Answers}
 	c.Forward.Rules.compile(p.Add)
 	c.Autopath.HostSuffixes = config.Names(c.HostSuffixes)
 	if n := len(c.HostSuffixes); n > dnsserver.MaxHostSuffixes {
@@ -285,6 +285,7 @@ func (r *resolver) parseStub(d v1alpha1.StubDomain, lastKnownGood string) (stub 
 // rules are the rules of a DNSConfiguration. The zero value has none.
 type rules struct {
 	rewrites []v1alpha1.Rewrite
+	acl      []v1alpha1.ACLRule
 	answers  []v1alpha1.Answer
 }
 
@@ -297,6 +298,9 @@ func (r rules) compile(report func(path string, err error)) *dnsserver.Rules {
 	compiled := &dnsserver.Rules{}
 	for i, w := range r.rewrites {
 		report(fmt.Sprintf("rewrite[%d]", i), compiled.AddRewrite(dnsserver.Rewrite(w)))
+	}
+	for i, a := range r.acl {
+		report(fmt.Sprintf("acl[%d]", i), compiled.AddACL(dnsserver.ACLRule(a)))
 	}
 	for i, a := range r.answers {
 		report(fmt.Sprintf("answers[%d]", i), compiled.AddAnswer(dnsserver.Answer(a)))

@@ -338,6 +338,8 @@ func (s *Server) followAlias(ctx context.Context, q *query, reply *dns.Msg) (*dn
 	if !ok {
 		return reply, nil
 	}
+	q = q.clone()
+	q.allowed = true // the reply is cached for all clients
 	target := s.answerTarget(ctx, q, alias.Target).await(ctx).withRecords()
 	switch {
 	case target.rcode == dns.RcodeRefused: // the target is not served: the alias is the answer

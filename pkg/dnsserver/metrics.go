@@ -93,7 +93,8 @@ func newMetrics(r prometheus.Registerer, nodeCache bool) *metrics {
 			"transport", "source", "rcode"),
 		panics: counter(auto, "dnsconfigurer_dns_panics_total",
 			"Panics while answering a query or renewing a cached reply. The query may get no reply."),
-		dropped: counter(auto, "dnsconfigurer_dns_dropped_total", "Packets that are not queries; they got no reply."),
+		dropped: counter(auto, "dnsconfigurer_dns_dropped_total",
+			"Packets that are not queries, and queries that acl drops; they got no reply."),
 		// It counts partial RRsets. In RFC 9499 a zone cut is the border of two zones. The name stays for
 		// existing alerts.
 		partial: counter(zone, "dnsconfigurer_dns_zone_cut_total",

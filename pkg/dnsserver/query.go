@@ -84,6 +84,7 @@ type query struct {
 
 	aliases   int  // CNAME records from the name of the client to this one
 	rewritten bool // name is that of a rewrite
+	allowed   bool // no ACL rule denies the query
 
 	via      transport
 	client   netip.Addr // the zero Addr: unknown
@@ -236,7 +237,7 @@ func (q *query) subquery(name fqdn.Name, qtype uint16) *query {
 	question = binary.BigEndian.AppendUint16(question, dns.ClassINET)
 	return &query{
 		flags: q.flags, question: question, name: name, qtype: qtype,
-		edns: q.edns, do: q.do, maxReply: q.maxReply, via: q.via, client: q.client, received: q.received,
+		edns: q.edns, do: q.do, maxReply: q.maxReply, via: q.via, client: q.client, received: q.received, allowed: q.allowed,
 	}
 }
 

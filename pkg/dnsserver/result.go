@@ -60,6 +60,7 @@ type answer struct {
 	hit cache.Hit
 
 	authoritative bool
+	dropped       bool // no reply is sent: an ACL rule drops the query
 	truncated     bool // the upstream server's reply was truncated
 	authentic     bool // AD: an upstream server has validated it
 	answers       []dns.RR

@@ -52,6 +52,7 @@ func FuzzRules(f *testing.F) {
 	s := newServer(f, smallCluster, Config{Upstream: upstream.exchange, LocalNames: true})
 	f.Fuzz(func(t *testing.T, name, regex, to, zone, qtype, pattern, record, queryName string) {
 		rules := &Rules{}
+		_ = rules.AddACL(ACLRule{Action: "filter", Zone: to, Types: []string{qtype}, Networks: []string{record}})
 		_ = rules.AddRewrite(Rewrite{Name: name, Regex: regex, To: to})
 		_ = rules.AddAnswer(Answer{Zone: zone, Type: qtype, Regex: pattern, Records: []string{record}})
 		s.SetRules(rules)

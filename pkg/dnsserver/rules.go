@@ -20,10 +20,13 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
-// Rules rewrite the names of questions, and answer questions by pattern. They win over Hosts. Of the rules of a kind the
-// first one that matches counts. A name is rewritten once, before all sources. The zero value has none.
+// Rules rewrite the names of questions, deny questions of clients, and answer questions by pattern, in this order. They win
+// over Hosts. Of the rules of a kind the first one that matches counts. A name is rewritten once, before all sources.
+// The zero value has none.
 type Rules struct {
 	rewrites []rewriteRule
+	acl      []aclRule
+	networks int // of acl
 	answers  []answerRule
 
 	seed maphash.Seed
@@ -87,7 +90,7 @@ func (r *Rules) of(name fqdn.Name) *nameRules {
 
 // SetRules replaces the Rules, which must not be changed afterwards. nil: none. It is safe for concurrent use.
 func (s *Server) SetRules(r *Rules) {
-	if r != nil && len(r.rewrites)+len(r.answers) == 0 {
+	if r != nil && len(r.rewrites)+len(r.acl)+len(r.answers) == 0 {
 		r = nil
 	}
 	if r != nil {
@@ -400,5 +403,5 @@ func (s *Server) hasRules(name fqdn.Name) bool {
 		return false
 	}
 	n := rules.of(name)
-	return n.rewrite != nil || len(n.answers) > 0
+	return n.rewrite != nil || len(n.answers) > 0 || slices.ContainsFunc(rules.acl, func(a aclRule) bool { return a.contains(name) })
 }

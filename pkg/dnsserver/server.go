@@ -268,6 +268,9 @@ func (s *Server) answerName(ctx context.Context, q *query, buf []byte) (r result
 		if matching.rewrite != nil && !q.rewritten {
 			return s.answerRewritten(ctx, q, matching)
 		}
+		if denied := s.deny(q, rules); denied != nil {
+			return result{answer: *denied}
+		}
 		if rule := matching.answerFor(q.qtype); rule != nil {
 			return s.applyAnswer(ctx, q, rule)
 		}

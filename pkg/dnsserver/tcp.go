@@ -150,6 +150,9 @@ func (st *stream) serve(ctx context.Context) {
 // While send waits it does not hold a long answer, so that its records can be freed. After the wait
 // it gets the answer again, most likely from the cache.
 func (st *stream) send(ctx context.Context, q *query, a answer) {
+	if a.dropped {
+		return
+	}
 	defer st.server.recoverPanic()
 	st.slot.renew(time.Now()) // before the write, after which the client may already use another connection
 	isLong := q.estimateLen(&a) > smallReply

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command coredns is CoreDNS as a cluster runs it: its own main function with the plugins
-// of kubeadm's Corefile, autopath, bind, chaos, file, hosts, k8s_external, log, rewrite and template. Without the other plugins, which
+// of kubeadm's Corefile, acl, autopath, bind, chaos, file, hosts, k8s_external, log, rewrite and template. Without the other plugins, which
 // need the libraries of three clouds, a cold build is several times faster; the code that runs is the
 // same.
 package main
@@ -11,6 +11,7 @@ import (
 	"reflect"
 
 	"github.com/coredns/coredns/coremain"
+	"github.com/coredns/coredns/plugin/acl"
 	"github.com/coredns/coredns/plugin/autopath"
 	_ "github.com/coredns/coredns/plugin/bind" // exports nothing, as errors, health and reload
 	"github.com/coredns/coredns/plugin/cache"
@@ -34,6 +35,7 @@ import (
 
 // A plugin registers itself when it is linked, so one reference to each is enough.
 var _ = []reflect.Type{
+	reflect.TypeFor[acl.ACL](),
 	reflect.TypeFor[autopath.AutoPath](),
 	reflect.TypeFor[cache.Cache](),
 	reflect.TypeFor[chaos.Chaos](),
