@@ -386,32 +386,3 @@ func TestHosts(t *testing.T) {
 		}
 	}
 }
-
-// TestGetent runs getent, which queries both families if the host has both.
-func TestGetent(t *testing.T) {
-	file := isolate(t)
-	s := listen(t)
-	defer s.close()
-	write(t, filepath.Join(filepath.Dir(file), "nsswitch.conf"), "hosts: dns\n")
-	for _, name := range []string{"a", "web.shop", "www.corp.example", "www.corp.example."} {
-		c := lookupCase{
-			release: glibc236, library: sim.Glibc, name: name,
-			conf:  "nameserver 127.0.0.2\nsearch shop.svc.cluster.local svc.cluster.local\noptions ndots:2\n",
-			world: world{seed: 7, manners: []manner{both, alias, nxdomain, nodata, v4}},
-		}
-		var simulated outcome
-		synctest.Test(t, func(t *testing.T) { simulated = c.simulate(t.Context(), 0) })
-		write(t, file, c.conf)
-		s.begin(c.world)
-		out, _ := run("getent", "ahosts", name) // it fails when there is no address
-		queries, _ := s.end(t)
-		if diff := gocmp.Diff(simulated.Queries, queries); diff != "" {
-			t.Errorf("%s (-simulator +getent):\n%s", name, diff)
-		}
-		for _, address := range simulated.Result {
-			if !strings.HasPrefix(address, "error") && !strings.Contains(out, address+" ") {
-				t.Errorf("%s: getent does not say %s:\n%s", name, address, out)
-			}
-		}
-	}
-}

@@ -1,8 +1,8 @@
 // Copyright The dnsconfigurer Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command walk shows how far one query, or one command, walks through the source. It copies the module, makes
-// every function of the product record its call while a gate file exists, and prints for each scenario the
+// Command walk shows how far one query, or one command, walks through the source. It builds a program in which
+// every function of the product records its call while a gate file exists, and prints for each scenario the
 // distinct functions and files, those of pkg/dnsserver, and the returns: how often a goroutine comes back to a
 // file that it has left.
 //
@@ -11,13 +11,12 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +25,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 )
 
 // recorder is the package that the functions of the copy call.
@@ -57,17 +58,6 @@ func In(name string) {
 }
 `
 
-const manifests = `apiVersion: v1
-kind: Service
-metadata: {name: web, namespace: shop}
-spec: {clusterIP: 10.96.1.1, ports: [{name: http, port: 80}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: web, namespace: shop}
-spec: {containers: [{name: web, image: web}]}
-`
-
 func main() {
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -84,18 +74,11 @@ func run() error {
 	if err := os.Setenv("WALK_DIR", dir); err != nil {
 		return err
 	}
-	objects := filepath.Join(dir, "objects")
-	if err := os.Mkdir(objects, 0o700); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(objects, "shop.yaml"), []byte(manifests), 0o600); err != nil {
-		return err
-	}
 	program := filepath.Join(dir, "dnsconfigurer")
-	if err := build(filepath.Join(dir, "source"), program); err != nil {
+	if err := build(dir, program); err != nil {
 		return err
 	}
-	calls, err := record(dir, func() error { return exec.Command(program, "validate", "-f", objects).Run() })
+	calls, err := record(dir, func() error { return exec.Command(program, "validate", "-f", "examples/clusterfirst.yaml").Run() })
 	if err != nil {
 		return err
 	}
@@ -104,47 +87,36 @@ func run() error {
 		return fmt.Errorf("validate did not run: %d calls", len(calls))
 	}
 	report("validate, before its first line", calls[:first])
-	return servers(dir, program, objects)
+	return server(dir, program)
 }
 
-// build makes the copy and its program.
-func build(source, program string) error {
-	for _, tree := range []string{"api", "cmd", "internal", "pkg", "go.mod", "go.sum"} {
-		if err := copyTree(tree, filepath.Join(source, tree)); err != nil {
-			return err
-		}
-	}
-	if err := os.MkdirAll(filepath.Join(source, "internal/walk"), 0o700); err != nil {
+// build builds the program with an overlay of the source, whose files are in a directory.
+func build(dir, program string) error {
+	sources, err := exec.Command("git", "ls-files", "api/*.go", "cmd/*.go", "internal/*.go", "pkg/*.go", ":!*_test.go").Output()
+	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(source, "internal/walk/walk.go"), []byte(recorder), 0o600); err != nil {
+	overlay := map[string]string{"internal/walk/walk.go": filepath.Join(dir, "walk.go")}
+	if err := os.WriteFile(overlay["internal/walk/walk.go"], []byte(recorder), 0o600); err != nil {
 		return err
 	}
-	compile := exec.Command("go", "build", "-o", program, "./cmd/dnsconfigurer")
-	compile.Dir, compile.Stderr = source, os.Stderr
-	return compile.Run()
-}
-
-func copyTree(from, to string) error {
-	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
+	for i, path := range strings.Fields(string(sources)) {
 		text, err := os.ReadFile(path)
-		if err != nil {
+		if err == nil {
+			text, err = instrument(path, text)
+		}
+		overlay[path] = filepath.Join(dir, fmt.Sprint(i, ".go"))
+		if err := cmp.Or(err, os.WriteFile(overlay[path], text, 0o600)); err != nil {
 			return err
 		}
-		if strings.HasSuffix(path, ".go") {
-			if text, err = instrument(path, text); err != nil {
-				return err
-			}
-		}
-		target := to + strings.TrimPrefix(path, from)
-		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
-			return err
-		}
-		return os.WriteFile(target, text, 0o600)
-	})
+	}
+	list, err := json.Marshal(map[string]any{"Replace": overlay})
+	if err := cmp.Or(err, os.WriteFile(filepath.Join(dir, "overlay.json"), list, 0o600)); err != nil {
+		return err
+	}
+	compile := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, "./cmd/dnsconfigurer")
+	compile.Stderr = os.Stderr
+	return compile.Run()
 }
 
 // instrument makes each function of a file record its call first.
@@ -180,25 +152,20 @@ func instrument(path string, text []byte) ([]byte, error) {
 	return append(out, text[last:]...), nil
 }
 
-// servers records queries of a cluster DNS server, each the second of its kind.
-func servers(dir, program, objects string) error {
-	upstream, err := net.ListenPacket("udp", "127.0.0.1:0")
+// server records queries of a cluster DNS server, each the second of its kind.
+func server(dir, program string) error {
+	upstream, err := dnstest.New(dnstest.Reply(func(q *dns.Msg) *dns.Msg {
+		reply := new(dns.Msg).SetReply(q)
+		header := dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 60}
+		reply.Answer = []dns.RR{&dns.A{Hdr: header, A: []byte{192, 0, 2, 1}}}
+		return reply
+	}))
 	if err != nil {
 		return err
 	}
-	echo := &dns.Server{PacketConn: upstream, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
-		reply := new(dns.Msg).SetReply(q)
-		record, err := dns.NewRR(q.Question[0].Name + " 60 IN A 192.0.2.1")
-		if err == nil {
-			reply.Answer = append(reply.Answer, record)
-		}
-		_ = w.WriteMsg(reply)
-	})}
-	go func() { _ = echo.ActivateAndServe() }()
-	defer func() { _ = echo.Shutdown() }()
-
+	defer upstream.Close()
 	const listen = "127.0.0.1:15399"
-	server := exec.Command(program, "dns", "--manifests", objects, "--listen", listen, "--upstream", upstream.LocalAddr().String())
+	server := exec.Command(program, "dns", "--manifests", "examples", "--listen", listen, "--upstream", upstream.Addr.String())
 	server.Stderr = os.Stderr
 	if err := server.Start(); err != nil {
 		return err
@@ -213,15 +180,15 @@ func servers(dir, program, objects string) error {
 		return err
 	}
 	deadline := time.Now().Add(20 * time.Second)
-	for ask("udp", "web.shop.svc.cluster.local.") != nil {
+	for ask("udp", "payments.shop.svc.cluster.local.") != nil {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("the server does not answer at %s", listen)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 	for _, s := range []struct{ title, network, warm, name string }{
-		{"UDP A of the cluster", "udp", "web.shop.svc.cluster.local.", "web.shop.svc.cluster.local."},
-		{"TCP A of the cluster", "tcp", "web.shop.svc.cluster.local.", "web.shop.svc.cluster.local."},
+		{"UDP A of the cluster", "udp", "payments.shop.svc.cluster.local.", "payments.shop.svc.cluster.local."},
+		{"TCP A of the cluster", "tcp", "payments.shop.svc.cluster.local.", "payments.shop.svc.cluster.local."},
 		{"cache miss", "udp", "one.example.", "two.example."},
 		{"cache hit", "udp", "two.example.", "two.example."},
 	} {
