@@ -104,7 +104,7 @@ func TestAgent_References(t *testing.T) {
 			isHostPath(relayMounts[nri], nri),
 		"the directory of sandboxes":           !sandboxes.ReadOnly && isHostPath(sandboxes, c.SandboxDirectories[0]),
 		"the kubelet's configuration":          kubelet.ReadOnly && isHostPath(kubelet, c.Node.KubeletConfig),
-		"the service account, not the kubelet": c.InCluster && c.Kubeconfig == "",
+		"the service account, not the kubelet": c.Kubeconfig == "",
 		"the name of the node": slices.Contains(args, "$("+name.Name+")") &&
 			name.ValueFrom.FieldRef.FieldPath == "spec.nodeName",
 		"the agent's port": netip.MustParseAddrPort(c.HTTP).Port() == uint16(port),

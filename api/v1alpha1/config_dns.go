@@ -48,7 +48,7 @@ type ResolverConfiguration struct {
 	// longer than a day, and only clients on the same machine and of kubectl port-forward can read it.
 	ClientStatistics string `json:"clientStatistics,omitempty" default:"clients" values:"disabled,clients,names" restart:"true"`
 
-	// QueryLog is a log of queries and replies, in the format of LogFormat.
+	// QueryLog is a log of queries and replies on standard output, in the format of LogFormat.
 	QueryLog QueryLogConfiguration `json:"queryLog"`
 
 	// Chaos is the answer to queries for the TXT records of version.bind in class CHAOS. Those for
@@ -72,10 +72,6 @@ type QueryLogConfiguration struct {
 
 	// Zones lists domains. Queries for names in one of them are logged. Empty: queries for all names.
 	Zones []string `json:"zones,omitempty" format:"domain"`
-
-	// File is the path of a file to append to, which is opened again when it is renamed or removed. Empty:
-	// standard output.
-	File string `json:"file,omitempty"`
 }
 
 // DNSConfiguration configures the cluster DNS server: the source of the cluster's names,

@@ -29,7 +29,8 @@ type NodeServerConfiguration struct {
 	LookupTimeout string `json:"lookupTimeout,omitempty" default:"1s" format:"duration" min:"100ms" max:"30s"`
 
 	// Kubeconfig is the path of a kubeconfig for the API server, to look pods up. The
-	// kubelet's own is enough: it can read the pods of the node. Empty: no API server.
+	// kubelet's own is enough: it can read the pods of the node. Empty: an agent in a pod uses
+	// its service account; otherwise no API server.
 	Kubeconfig string `json:"kubeconfig,omitempty" file:"true"`
 
 	// Manifests is the kubelet's directory of static pods. Empty: none.
@@ -65,10 +66,6 @@ type AgentConfiguration struct {
 	TypeMeta                `json:",inline"`
 	ServerConfiguration     `json:",inline"`
 	NodeServerConfiguration `json:",inline" defaults:"listen=unix:///run/dnsconfigurer/agent.sock"`
-
-	// InCluster looks pods up with the service account of the agent's own pod, instead of
-	// Kubeconfig.
-	InCluster bool `json:"inCluster,omitempty"`
 
 	RefreshConfiguration `json:",inline"`
 }

@@ -14,6 +14,8 @@ var removed = map[string]string{
 	"selfSigned": byTLS, "namespace": byTLS,
 	"kubeconfig": "it was removed: the webhook reads no objects of the API server",
 	"refresh":    byAgent, "refreshDryRun": "it was removed: refresh of AgentConfiguration can be DryRun", "sandboxDirectories": byAgent,
+	"inCluster":             "it was removed: without kubeconfig, an agent in a pod uses its service account",
+	"queryLog.file":         "it was removed: the log is on standard output, in the log of the container or the service",
 	"statusSocket":          "it was removed: the socket is agent-status.sock beside the agent's",
 	"node.uplinkResolvConf": "set hostResolver to this path",
 
@@ -26,7 +28,7 @@ var removed = map[string]string{
 var removedFlags = map[string]string{
 	"autopath-network": "autopathNetworks", "autopath-service": "autopathService",
 	"cluster-dns": "node.clusterDNS", "cluster-domain": "node.clusterDomain", "deny-on": "denyOn",
-	"host-suffix": "hostSuffixes", "ignore": "ignore", "in-cluster": "inCluster", "interface": "interface",
+	"host-suffix": "hostSuffixes", "ignore": "ignore", "interface": "interface",
 	"kubeconfig":     "kubeconfig (webhook: leave it out)",
 	"kubelet-config": "node.kubeletConfig", "kubelet-config-dir": "node.kubeletConfigDir", "lameduck": "lameduck",
 	"log-format": "logFormat", "manifests": "manifests", "node-ip": "node.nodeIPs", "notrack": "notrack", "pods": "pods",

@@ -127,7 +127,7 @@ func (p *dnsProcess) hangup(fields string, words ...string) {
 func (p *dnsProcess) reread(change func(), words ...string) {
 	p.t.Helper()
 	// The lines of the first configuration come before this one.
-	p.eventually("the start", func() bool { return strings.Contains(p.log.String(), "msg=serving") })
+	p.eventually("the start", func() bool { return strings.Contains(p.log.String(), "serving") })
 	before := len(p.log.String())
 	change()
 	if err := p.signal(syscall.SIGHUP); err != nil {
@@ -315,25 +315,5 @@ func checkMetrics(t *testing.T, text, golden, page string) {
 	}
 	if len(named) > 0 {
 		t.Errorf("%s names %v, which do not exist", page, named)
-	}
-}
-
-// TestDNS_ImportedCorefile: a server starts with the file that import-corefile writes, and answers.
-func TestDNS_ImportedCorefile(t *testing.T) {
-	stub := dnstest.Start(t, dnstest.Reply(dnstest.Records(t, "db.corp.example. 60 IN A 192.0.2.7")))
-	corefile := ".:53 {\n  kubernetes cluster.local in-addr.arpa {\n    fallthrough in-addr.arpa\n    ttl 30\n  }\n}\n" +
-		"corp.example {\n  forward . " + stub.Addr.String() + "\n}\n"
-	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"import-corefile", "-"}, strings.NewReader(corefile), &stdout, &stderr); code != exitOK {
-		t.Fatalf("exit code %d: %s", code, &stderr)
-	}
-	_, fields, _ := strings.Cut(stdout.String(), "kind: DNSConfiguration\n")
-	p := newDNSProcess(t, fields)
-	for name, want := range map[string]string{
-		"payments.shop.svc.cluster.local.": "10.96.20.7", "db.corp.example.": "192.0.2.7", "example.": "REFUSED",
-	} {
-		if got := p.ask(name, dns.TypeA); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
 	}
 }

@@ -32,7 +32,7 @@ type resolver struct {
 	ServerLimits dnsserver.Limits // of MaxQueries and MaxMemory
 	Statistics   dnsserver.ClientStatistics
 	Forward      forwarding
-	Queries      queryLog
+	Queries      dnsserver.QueryLog // without Write
 	Chaos        string
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -89,7 +90,8 @@ func (s *server) status() v1alpha1.AgentStatus {
 
 // apply applies c. The background task keeps pods and the host's file up to date.
 func (s *server) apply(c AgentConfig) (daemon.Task, error) {
-	pods := NewLookupConfig(c.NodeServerConfiguration, c.InCluster)
+	inPod := os.Getenv("KUBERNETES_SERVICE_HOST") != ""
+	pods := NewLookupConfig(c.NodeServerConfiguration, inPod)
 	lookups, err := NewLookups(pods, "dnsconfigurer-agent/"+s.Version, s.drops, s.Log)
 	if err != nil {
 		return nil, err
@@ -259,7 +261,4 @@ func checkAgent(c *AgentConfig, p *config.Problems) {
 		c.SandboxDirectories = []string{containerdSandboxes, crioSandboxes, k3sSandboxes}
 	}
 	nodefacts.CheckRules(&c.AgentConfiguration.Node, p)
-	if c.InCluster && c.Kubeconfig != "" {
-		p.AddConflict("inCluster", "kubeconfig")
-	}
 }

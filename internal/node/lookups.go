@@ -30,17 +30,17 @@ import (
 type LookupConfig struct {
 	kubeconfig string
 	content    [sha256.Size]byte // of the kubeconfig
-	inCluster  bool              // with the service account of this pod
+	inPod      bool              // without a kubeconfig, the service account of this pod is used
 	manifests  string
 	node       string
 	timeout    time.Duration // of a lookup; 0: the default
 }
 
-// NewLookupConfig returns the configuration of a server, with the current content of the kubeconfig. inCluster
-// is for the service account of this pod instead, which the client reads again when it changes.
-func NewLookupConfig(c v1alpha1.NodeServerConfiguration, inCluster bool) LookupConfig {
+// NewLookupConfig returns the configuration of a server, with the current content of the kubeconfig. Without a kubeconfig,
+// a server in a pod uses the service account of the pod, which the client reads again when it changes.
+func NewLookupConfig(c v1alpha1.NodeServerConfiguration, inPod bool) LookupConfig {
 	l := LookupConfig{
-		kubeconfig: c.Kubeconfig, inCluster: inCluster, manifests: c.Manifests, node: c.Node.NodeName,
+		kubeconfig: c.Kubeconfig, inPod: inPod, manifests: c.Manifests, node: c.Node.NodeName,
 		timeout: config.Duration(c.LookupTimeout),
 	}
 	if info, err := os.Stat(c.Kubeconfig); err != nil || !info.Mode().IsRegular() {
@@ -65,7 +65,7 @@ type Lookups struct {
 // server cannot be created, ClientErr is set, and only static pods are found.
 func NewLookups(cfg LookupConfig, userAgent string, drops *Drops, log *slog.Logger) (*Lookups, error) {
 	l := &Lookups{}
-	if cfg.inCluster || cfg.kubeconfig != "" {
+	if cfg.inPod || cfg.kubeconfig != "" {
 		l.api, l.ClientErr = loadClient(cfg.kubeconfig, userAgent)
 	}
 	var err error

@@ -28,7 +28,6 @@ spec: {nodeName: worker, containers: [{name: c, image: i}]}
 
 const agentConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
 kind: AgentConfiguration
-inCluster: true
 refresh: All
 node: {clusterDNS: [10.96.0.10], clusterDomain: cluster.local, resolvConf: ""}
 autopath: {nodeCache: 169.254.20.10}

@@ -130,7 +130,6 @@ directory: {{ .Values.agent.kubeletConfigDir | quote }}
 {{- $config := dict
   "listen" "unix:///run/dnsconfigurer/nri/agent/agent.sock"
   "http" "[::]:9351"
-  "inCluster" true
   "sandboxDirectories" .Values.agent.sandboxDirectories
   "node" $node
   "logFormat" "json" }}
