@@ -8,4 +8,6 @@
 // The readers are programs that Debian packages, a BusyBox that the test links with musl, as in
 // Alpine, and programs of this repository. They run in a network namespace, in which each text has
 // its own DNS servers. This needs root on Linux, and once the packages (30 s, 30 MB) and BusyBox (20 s).
+//
+// The package also runs DNS servers that Debian packages in front of the cluster DNS server.
 package neighbours
