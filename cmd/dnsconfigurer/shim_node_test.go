@@ -39,7 +39,6 @@ import (
 type sandboxes struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	requests chan *runtimeapi.RunPodSandboxRequest
-	hanging  chan struct{} // has a value while a call of Status hangs
 }
 
 func (s *sandboxes) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
@@ -49,13 +48,6 @@ func (s *sandboxes) Version(context.Context, *runtimeapi.VersionRequest) (*runti
 func (s *sandboxes) RunPodSandbox(_ context.Context, q *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
 	s.requests <- q
 	return &runtimeapi.RunPodSandboxResponse{}, nil
-}
-
-// Status hangs until its caller gives up.
-func (s *sandboxes) Status(ctx context.Context, _ *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
-	s.hanging <- struct{}{}
-	<-ctx.Done()
-	return nil, ctx.Err()
 }
 
 // clusterAPI is an API server that records events.
@@ -122,12 +114,9 @@ type shimNode struct {
 const (
 	nodeKubelet = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" +
 		"clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\nresolvConf: resolv.conf\n"
-	// The time of a lookup decides nothing unless a test is about it: a busy machine takes long
-	// for a pod of three megabytes.
-	nodeShim = quickShim + "lookupTimeout: 30s\n"
-
-	quickShim = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n" +
-		"node: {kubeletConfig: kubelet.yaml, nodeName: Worker}\n"
+	// On a busy machine the time of a lookup decides nothing.
+	nodeShim = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n" +
+		"node: {kubeletConfig: kubelet.yaml, nodeName: Worker}\nlookupTimeout: 30s\n"
 )
 
 // newShimNode starts the command on a kubeadm node. The files are added to the usual ones or
@@ -151,7 +140,7 @@ func newMachine(t *testing.T, files map[string]string) *shimNode {
 		t.Skip("the shim runs on Linux only")
 	}
 	n := &shimNode{t: t, dir: t.TempDir(), http: freeAddr(t),
-		runtime: &sandboxes{requests: make(chan *runtimeapi.RunPodSandboxRequest, 1), hanging: make(chan struct{}, 1)}}
+		runtime: &sandboxes{requests: make(chan *runtimeapi.RunPodSandboxRequest, 1)}}
 	all := map[string]string{"resolv.conf": "nameserver 192.0.2.53\nsearch corp.example\n",
 		"kubelet.yaml": nodeKubelet, "shim.yaml": nodeShim}
 	maps.Copy(all, files)

@@ -5,8 +5,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,9 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
-	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 )
 
 // request is the sandbox that the kubelet requests for a pod with ClusterFirst that requests
@@ -96,8 +92,10 @@ func TestShim(t *testing.T) {
 			t.Errorf("%s: %s", path, body)
 		}
 	}
-	if body := get(t, n.http, "/metrics"); !strings.Contains(body, "\ndnsconfigurer_config_last_reload_success 1\n") {
-		t.Errorf("metrics:\n%s", body)
+	for _, want := range []string{"config_last_reload_success 1", "log_lines_dropped_total 0"} { // the latter of daemon.ServeOnNode
+		if body := get(t, n.http, "/metrics"); !strings.Contains(body, "\ndnsconfigurer_"+want+"\n") {
+			t.Errorf("metrics without %s:\n%s", want, body)
+		}
 	}
 	n.stop()
 	for _, line := range []string{`msg="sandbox edited" pod=shop/web-worker podUID=0123456789abcdef outcome=edited`, "msg=serving"} {
@@ -105,64 +103,6 @@ func TestShim(t *testing.T) {
 			t.Errorf("the log has not one line %q:\n%s", line, n.log.String())
 		}
 	}
-}
-
-// TestShim_BrokenAPI has API servers with all kinds of faults: the pod's request passes
-// unchanged, its start is delayed by at most the timeout of a lookup, and the outcome says
-// why. Static pods are not affected.
-func TestShim_BrokenAPI(t *testing.T) {
-	html := func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html")
-		io.WriteString(w, "<html><title>Sign in</title></html>")
-	}
-	answer := func(code int, body string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(code)
-			io.WriteString(w, body)
-		}
-	}
-	for _, tt := range []struct {
-		name  string
-		fault http.HandlerFunc
-		want  cri.Outcome
-	}{
-		{"stalls", kubeapi.Stall, cri.LookupTimeout},
-		{"answers HTML", html, cri.LookupFailed},
-		{"answers half an object", kubeapi.Truncate, cri.LookupFailed},
-		{"answers another kind",
-			answer(200, `{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","uid":"u1"}}`), cri.LookupFailed},
-		{"answers null", answer(200, "null"), cri.UnknownPod},
-		{"answers a pod without a UID", answer(200, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"}}`), cri.UnknownPod},
-		{"answers 500 without a reason", answer(500, ""), cri.LookupFailed},
-		{"answers 500", kubeapi.Fail, cri.LookupFailed},
-		{"answers 401", answer(401, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Unauthorized","code":401}`),
-			cri.LookupFailed},
-		{"answers 403", kubeapi.Forbid, cri.UnknownPod},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			api := newClusterAPI(t, podOf("web", "u1"))
-			api.SetFault(tt.fault)
-			files := map[string]string{"manifests/web.yaml": autopathManifest}
-			if tt.want == cri.LookupTimeout {
-				files["shim.yaml"] = quickShim
-			}
-			n := newShimNode(t, api.url, files)
-			n.expect("the API's pod", request("web", "u1", "api"), request("web", "u1", "api"))
-			n.expectCounts(map[string]int{string(tt.want): 1})
-			if tt.want == cri.LookupTimeout {
-				n.configure(nodeShim)
-				n.hangup()
-			}
-			n.expect("a static pod", withDNS(request("web-worker", "h1", "file"), autopathDNS()), request("web-worker", "h1", "file"))
-		})
-	}
-	t.Run("refuses connections", func(t *testing.T) {
-		n := newShimNode(t, "http://"+freeAddr(t), map[string]string{"manifests/web.yaml": autopathManifest})
-		n.expect("the API's pod", request("web", "u1", "api"), request("web", "u1", "api"))
-		n.expect("a static pod", withDNS(request("web-worker", "h1", "file"), autopathDNS()), request("web-worker", "h1", "file"))
-		n.expectCounts(map[string]int{"lookup_failed": 1, "edited": 1})
-	})
 }
 
 // TestShim_MirrorPod has a mirror pod with a policy and a nameserver that its static pod does not
