@@ -55,6 +55,9 @@ type ResolverConfiguration struct {
 	// hostname.bind get the name of the host. Empty: such queries get REFUSED.
 	Chaos string `json:"chaos,omitempty" restart:"true"`
 
+	// DNS64Prefix is the prefix of AAAA records that are made from A records, such as "64:ff9b::/96". Empty: none.
+	DNS64Prefix string `json:"dns64Prefix,omitempty" restart:"true"`
+
 	// MaxQueries is the number of queries that may wait for other servers.
 	MaxQueries int `json:"maxQueries,omitempty" default:"4096" min:"100" max:"65535" restart:"true"`
 

@@ -183,6 +183,8 @@ func (c *converter) block(b *Block) {
 		case "acl", "template", "rewrite", "k8s_external": // see finish
 		case "bind":
 			c.bind(d)
+		case "dns64":
+			c.dns64(b, d)
 		case "chaos":
 			c.chaos(b, d)
 		case "file":

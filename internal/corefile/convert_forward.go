@@ -176,7 +176,7 @@ const nodeInterface = "dnsconfigurer"
 
 // nodeFields are the fields of a NodeCacheConfiguration that a Corefile can have.
 const nodeFields = "http listen clusterDomain upstreams resolvConf upstreamPolicy stubDomains chaos " +
-	"maxQueries queryLog interface clusterDNS"
+	"dns64Prefix maxQueries queryLog interface clusterDNS"
 
 func isReverse(z string) bool { return z == "arpa" || strings.HasSuffix(z, ".arpa") }
 

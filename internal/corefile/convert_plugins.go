@@ -10,6 +10,8 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 )
 
@@ -83,6 +85,34 @@ func (c *converter) file(b *Block, d Directive) (takesAll bool) {
 	}
 	isOther := func(z string) bool { return !slices.Contains(zones, z) }
 	return !slices.ContainsFunc(b.zones(), isOther) && len(d.Find("fallthrough")) == 0
+}
+
+// dns64 converts the plugin dns64, which stands above all that answer.
+func (c *converter) dns64(b *Block, d Directive) {
+	prefix := append(slices.Clip(d.Args), "64:ff9b::/96")[0]
+	for _, property := range d.Find("prefix") {
+		prefix = property.Args[0]
+	}
+	if _, err := dnsserver.ParseDNS64Prefix(prefix); err != nil {
+		c.changes(d, "dns64: %v", err)
+		return
+	}
+	c.set("dns64Prefix", prefix, d)
+	options := d.Body
+	if len(d.Args) > 0 { // after an argument CoreDNS 1.15.0 reads no other properties than prefix
+		options = nil
+	}
+	for _, property := range find(options, "translate_all") {
+		c.addRule("answers", v1alpha1.Answer{Type: "AAAA"}, property)
+	}
+	if len(find(options, "allow_ipv4")) == 0 {
+		c.changes(d, "dns64: clients over IPv4 get these records, too")
+	}
+	for i := range c.blocks {
+		if other := &c.blocks[i]; len(other.Find("dns64")) == 0 {
+			c.changes(d, "dns64: names in %s are translated, too", strings.Join(other.zones(), ", "))
+		}
+	}
 }
 
 // externalZones converts the plugin k8s_external, which stands above kubernetes and forward.

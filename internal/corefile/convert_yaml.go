@@ -27,8 +27,8 @@ type item struct {
 }
 
 // order is the order of the fields in a file.
-const order = `http lameduck listen clusterDomain reverseCIDRs upstreams resolvConf upstreamPolicy stubDomains chaos maxQueries ` +
-	`queryLog.classes queryLog.zones interface clusterDNS ` +
+const order = `http lameduck listen clusterDomain reverseCIDRs upstreams resolvConf upstreamPolicy stubDomains chaos dns64Prefix ` +
+	`maxQueries queryLog.classes queryLog.zones interface clusterDNS ` +
 	`kubeconfig pods ttl externalZones hosts.file hosts.ttl hosts.entries rewrite acl answers`
 
 const head = `# Written by dnsconfigurer import-corefile. CoreDNS forwards names in localhost, invalid, test, onion and home.arpa,

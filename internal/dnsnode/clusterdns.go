@@ -36,7 +36,7 @@ func RunClusterDNS(ctx context.Context, p daemon.Process, source *config.Source[
 	}
 	server, err := newServer(dnsserver.Config{
 		Zone: z, Domain: c.Domain, TTL: *c.TTL, Lameduck: config.Duration(c.Lameduck), Autopath: c.Autopath,
-		LocalNames: true, Chaos: c.Chaos, Limits: c.ServerLimits, Statistics: c.Statistics,
+		LocalNames: true, Chaos: c.Chaos, DNS64Prefix: c.DNS64Prefix, Limits: c.ServerLimits, Statistics: c.Statistics,
 	}, p.Metrics, p.Log)
 	if err != nil {
 		return err

@@ -34,6 +34,7 @@ type resolver struct {
 	Forward      forwarding
 	Queries      dnsserver.QueryLog // without Write
 	Chaos        string
+	DNS64Prefix  netip.Prefix
 }
 
 // newResolver returns the resolver of c, and adds the problems of c to p.
@@ -61,6 +62,10 @@ func newResolver(c *v1alpha1.ResolverConfiguration, logFormat string, p *config.
 	r.Queries, r.Chaos = newQueryLog(c.QueryLog, logFormat), c.Chaos
 	if n := len(c.Chaos); n > 255 {
 		p.Add("chaos", fmt.Errorf("%d octets: want at most 255", n))
+	}
+	if c.DNS64Prefix != "" {
+		r.DNS64Prefix, err = dnsserver.ParseDNS64Prefix(c.DNS64Prefix)
+		p.Add("dns64Prefix", err)
 	}
 	return r
 }

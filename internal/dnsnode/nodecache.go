@@ -37,8 +37,8 @@ func RunNodeCache(ctx context.Context, p daemon.Process, source *config.Source[N
 	}}
 	lease := newLease(c.Fallback, cluster.exchange, p.Metrics, p.Log)
 	server, err := newServer(dnsserver.Config{
-		Domain: c.Domain, TTL: ownTTL, Autopath: c.Autopath, LocalNames: true, Chaos: c.Chaos, AnswerProbe: answerProbe,
-		Paused: lease.paused, Limits: c.ServerLimits, Statistics: c.Statistics, Lameduck: revokeTime,
+		Domain: c.Domain, TTL: ownTTL, Autopath: c.Autopath, LocalNames: true, Chaos: c.Chaos, DNS64Prefix: c.DNS64Prefix,
+		AnswerProbe: answerProbe, Paused: lease.paused, Limits: c.ServerLimits, Statistics: c.Statistics, Lameduck: revokeTime,
 	}, p.Metrics, p.Log)
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ var update = flag.Bool("update", false, "rewrite the golden files: read the diff
 // ("upstream", a zone file), the search domains of the hosts ("hosts"), the Hosts ("addresses"), the
 // Rules ("answers" and "rewrites", each an object of JSON), whether Config.LocalNames is set ("local
 // names"), the external zones ("external"), the range of the reverse zone, if it is not reverseRanges ("reverse RANGE" or
-// "reverse none"), and then each question with its reply. A file of TestTimeline may also have
+// "reverse none"), Config.DNS64Prefix ("dns64 PREFIX"), and then each question with its reply. A file of TestTimeline may also have
 // Forwarding.LastKnownGood ("last DURATION") and stub domains of the upstream server ("stubs": each NAME, or
 // NAME=DURATION with Stub.LastKnownGood).
 type goldenFile struct {
@@ -42,6 +42,7 @@ type goldenFile struct {
 	local    bool
 	reverse  []netip.Prefix
 	external []fqdn.Name
+	dns64    netip.Prefix
 	lastGood time.Duration
 	stubs    []Stub
 	fixed    *Hosts
@@ -53,7 +54,7 @@ type goldenFile struct {
 }
 
 // noReplies are the first words of the steps that are no questions.
-var noReplies = []string{"upstream", "hosts", "sleep", "fails", "works", "cluster", "node", "local", "reverse", "external",
+var noReplies = []string{"upstream", "hosts", "sleep", "fails", "works", "cluster", "node", "local", "reverse", "external", "dns64",
 	"addresses", "answers", "rewrites", "last", "stubs"}
 
 // readGoldenFiles reads the golden files of a directory.
@@ -90,6 +91,8 @@ func readGoldenFiles(t *testing.T, dir string) []goldenFile {
 				if g.reverse = nil; rest != "none" {
 					g.reverse = []netip.Prefix{netip.MustParsePrefix(rest)}
 				}
+			case word == "dns64":
+				g.dns64 = netip.MustParsePrefix(rest)
 			case word == "external":
 				g.external = parseNames(t, f.Data)
 			case word == "last":
@@ -186,7 +189,7 @@ func TestGolden(t *testing.T) {
 	for _, file := range readGoldenFiles(t, "testdata") {
 		t.Run(file.name, func(t *testing.T) {
 			z := newZone(t, file.reverse, file.cluster, file.external...)
-			server := startServer(t, "", Config{Zone: z, Upstream: file.upstream.exchange,
+			server := startServer(t, "", Config{Zone: z, DNS64Prefix: file.dns64, Upstream: file.upstream.exchange,
 				LocalNames: file.local, Autopath: Autopath{HostSuffixes: file.hosts}})
 			server.SetHosts(file.fixed)
 			server.SetRules(file.rules)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"runtime/debug"
 	"sync"
@@ -39,6 +40,10 @@ type Config struct {
 	Stubs    []Stub
 
 	Autopath Autopath
+
+	// DNS64Prefix is the prefix of the AAAA records that are made from A records (RFC 6147), from ParseDNS64Prefix. They are
+	// for clients that reach IPv4 through a NAT64 gateway. The zero value: none are made.
+	DNS64Prefix netip.Prefix
 
 	// LocalNames makes the server answer names outside the cluster zone itself: localhost, names that no
 	// public server has, and the reverse names of loopback, link-local and documentation addresses. A stub
@@ -90,6 +95,8 @@ type Config struct {
 //  7. the cache;
 //  8. a stub domain: the servers of the longest one that contains the name;
 //  9. the upstream servers.
+//
+// With DNS64Prefix an answer without AAAA records is made from the answer of the same sources for type A.
 //
 // A rewrite changes the name before source 3, except a name of the autopath domain. Rules and hosts win over all zones.
 // Of these the longest one that contains a name wins: names of a stub domain are forwarded to its
@@ -250,6 +257,9 @@ func (s *Server) answer(ctx context.Context, q *query, buf []byte) (a answer, wa
 	r, ok := s.expandSearch(ctx, q)
 	if !ok {
 		r = s.answerName(ctx, q, buf)
+	}
+	if s.translates(q) {
+		r = s.translate(ctx, q, r)
 	}
 	if r.wait == nil {
 		return r.answer, nil

@@ -67,7 +67,7 @@ type timeline struct {
 func newTimeline(t *testing.T, file goldenFile, ignoresOption bool) *timeline {
 	l := &timeline{records: file.upstream}
 	var forwarding Forwarding
-	config := Config{Logger: slog.New(slog.NewTextHandler(&l.log, nil))}
+	config := Config{DNS64Prefix: file.dns64, Logger: slog.New(slog.NewTextHandler(&l.log, nil))}
 	if file.node {
 		l.cluster = &clusterDNS{Server: newServer(t, file.cluster, Config{Upstream: l.exchange}), ignoresOption: ignoresOption,
 			before: func(q *dns.Msg) { l.add("cluster DNS ", q) }}

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command coredns is CoreDNS as a cluster runs it: its own main function with the plugins
-// of kubeadm's Corefile, acl, autopath, bind, chaos, file, hosts, k8s_external, log, rewrite and template. Without the other plugins, which
-// need the libraries of three clouds, a cold build is several times faster; the code that runs is the
-// same.
+// of kubeadm's Corefile, acl, autopath, bind, chaos, dns64, file, hosts, k8s_external, log, rewrite and template. Without
+// the other plugins, which need the libraries of three clouds, a cold build is several times faster; the code that runs
+// is the same.
 package main
 
 import (
@@ -16,6 +16,7 @@ import (
 	_ "github.com/coredns/coredns/plugin/bind" // exports nothing, as errors, health and reload
 	"github.com/coredns/coredns/plugin/cache"
 	"github.com/coredns/coredns/plugin/chaos"
+	"github.com/coredns/coredns/plugin/dns64"
 	_ "github.com/coredns/coredns/plugin/errors"
 	"github.com/coredns/coredns/plugin/file"
 	"github.com/coredns/coredns/plugin/forward"
@@ -39,6 +40,7 @@ var _ = []reflect.Type{
 	reflect.TypeFor[autopath.AutoPath](),
 	reflect.TypeFor[cache.Cache](),
 	reflect.TypeFor[chaos.Chaos](),
+	reflect.TypeFor[dns64.DNS64](),
 	reflect.TypeFor[external.External](),
 	reflect.TypeFor[file.File](),
 	reflect.TypeFor[forward.Forward](),
