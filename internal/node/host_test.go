@@ -42,6 +42,8 @@ func TestFollowHost(t *testing.T) {
 			t.Helper()
 			time.Sleep(after)
 			synctest.Wait()
+			api.mu.Lock()
+			defer api.mu.Unlock()
 			sent := strings.Join(append(api.requests, api.bodies...), "\n")
 			isMissing := func(s string) bool { return !strings.Contains(sent, s) }
 			if len(api.requests) != min(len(wants), 1) || slices.ContainsFunc(wants, isMissing) {
