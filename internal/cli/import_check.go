@@ -11,12 +11,14 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -179,12 +181,21 @@ func answerText(m, own *dns.Msg) string {
 	return dns.RcodeToString[m.Rcode] + " " + strings.Join(records, "; ")
 }
 
-// freePort returns a port of the loopback interface that no server has.
+// freePort returns a port of the loopback interface that no server has, over UDP and TCP. Systems choose the ports of
+// clients from 32768 on, so that no client takes it before the server does.
 func freePort() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "0"
+	for range 100 {
+		port := strconv.Itoa(10_000 + rand.IntN(20_000))
+		udp, err := net.ListenPacket("udp", "127.0.0.1:"+port)
+		if err != nil {
+			continue
+		}
+		tcp, err := net.Listen("tcp", "127.0.0.1:"+port)
+		udp.Close()
+		if err == nil {
+			tcp.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
+	return "0" // where nothing can listen, the servers say why
 }

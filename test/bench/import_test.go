@@ -72,15 +72,16 @@ func readFile(t *testing.T, path string) string {
 	return string(text)
 }
 
-// freePort returns a port of the loopback interface that no server has.
+// freePort returns a port of the loopback interface that no server has. Clients get ports from 32768 on.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		port := fmt.Sprint(10_000 + rand.IntN(20_000))
+		if l, err := net.ListenPacket("udp", "127.0.0.1:"+port); err == nil {
+			_ = l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
 }
 
 // TestImport_Log: CoreDNS's plugin log and the query log of what import-corefile makes of it have the same lines, except
