@@ -6,7 +6,6 @@ package bench
 import (
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // writeCorefileFiles writes the files of the Corefiles, whose names are in the questions, too: testdata/files, and generated
@@ -72,25 +72,16 @@ func readFile(t *testing.T, path string) string {
 	return string(text)
 }
 
-// freePort returns a port of the loopback interface that no server has. Clients get ports from 32768 on.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for {
-		port := fmt.Sprint(10_000 + rand.IntN(20_000))
-		if l, err := net.ListenPacket("udp", "127.0.0.1:"+port); err == nil {
-			_ = l.Close()
-			return port
-		}
-	}
-}
-
 // TestImport_Log: CoreDNS's plugin log and the query log of what import-corefile makes of it have the same lines, except
 // for what the replies differ in: flags, size, time. Both have the same chaos answers.
 func TestImport_Log(t *testing.T) {
 	dir := t.TempDir()
 	coreDNS, program := build(t, dir)
 	upstream := dnstest.Start(t, dnstest.Reply(dnstest.Records(t, "www.example. 30 IN A 198.51.100.2\n")))
-	ports := [...]string{freePort(t), freePort(t)}
+	var ports [2]string
+	for i, address := range process.Loopback(t, 2) {
+		_, ports[i], _ = strings.Cut(address, ":")
+	}
 	text := func(port, kubernetes string) string {
 		return fmt.Sprintf(".:%s {\nlog example {\nclass success denial error\n}\nchaos \"v 1\"\n%s\nforward . %s\n}\n",
 			port, kubernetes, upstream.Addr)
