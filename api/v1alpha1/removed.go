@@ -37,9 +37,10 @@ var removedFlags = map[string]string{
 	"tls-cert": "tls.certFile", "tls-key": "tls.keyFile", "ttl": "ttl", "upstream-policy": "upstreamPolicy",
 }
 
-// removedToolFlags has what replaces the flags of 0.1.0 of commands that are no servers.
-var removedToolFlags = map[string]string{
+// removedOtherFlags has what replaces the flags of 0.1.0 that no field replaces.
+var removedOtherFlags = map[string]string{
 	"config":       "install, uninstall, bypass and status read /etc/dnsconfigurer/shim.yaml",
+	"in-cluster":   "it was removed: without kubeconfig, an agent in a pod uses its service account",
 	"max-objects":  "it was removed: 50,000 objects of each kind are read",
 	"strict":       "validate has it",
 	"textfile-dir": "it was removed: the event ShimBypassed and dnsconfigurer status report a bypass",
@@ -52,7 +53,7 @@ func FlagReplacement(flag string, hasFile bool) string {
 	if field := removedFlags[flag]; field != "" && hasFile {
 		return "set " + field + " in the file of --config"
 	}
-	return removedToolFlags[flag]
+	return removedOtherFlags[flag]
 }
 
 const (
