@@ -89,7 +89,10 @@ func (c *converter) file(b *Block, d Directive) (takesAll bool) {
 
 // dns64 converts the plugin dns64, which stands above all that answer.
 func (c *converter) dns64(b *Block, d Directive) {
-	prefix := append(slices.Clip(d.Args), "64:ff9b::/96")[0]
+	prefix, options := "64:ff9b::/96", d.Body
+	if len(d.Args) > 0 { // CoreDNS 1.15.0 then reads no other properties than prefix
+		prefix, options = d.Args[0], nil
+	}
 	for _, property := range d.Find("prefix") {
 		prefix = property.Args[0]
 	}
@@ -98,10 +101,6 @@ func (c *converter) dns64(b *Block, d Directive) {
 		return
 	}
 	c.set("dns64Prefix", prefix, d)
-	options := d.Body
-	if len(d.Args) > 0 { // after an argument CoreDNS 1.15.0 reads no other properties than prefix
-		options = nil
-	}
 	for _, property := range find(options, "translate_all") {
 		c.addRule("answers", v1alpha1.Answer{Type: "AAAA"}, property)
 	}
