@@ -85,21 +85,18 @@ func (a *ACLRule) compile() (rule aclRule, err error) {
 	return rule, nil
 }
 
-// deny returns the answer to a question that the ACL of the rules denies; nil: it does not. The rules may be nil.
-func (s *Server) deny(q *query, rules *Rules) *answer {
-	if rules == nil || q.allowed {
+// deny returns the answer to a question that the ACL denies; nil: it does not. The Rules may be nil.
+func (r *Rules) deny(q *query) *answer {
+	if r == nil || q.allowed {
 		return nil
 	}
 	client := clientKey(q.client)
-	matches := func(r aclRule) bool { return r.matches(q, client) }
-	i := slices.IndexFunc(rules.acl, matches)
-	if i < 0 || rules.acl[i].denial == nil {
-		return nil
+	for i := range r.acl {
+		if r.acl[i].matches(q, client) {
+			return r.acl[i].denial
+		}
 	}
-	if rules.acl[i].denial.dropped {
-		s.metrics.dropped.Inc()
-	}
-	return rules.acl[i].denial
+	return nil
 }
 
 func (r *aclRule) matches(q *query, client netip.Addr) bool {

@@ -81,15 +81,19 @@ func isLimitFailure(reply *dns.Msg) bool {
 // clientTimeout is how long the C libraries wait for the reply to a query before they send it again.
 const clientTimeout = 5 * time.Second
 
-// replyOverUDP is reply, or nothing for a query that is dropped. Two failures are not sent to a client without an OPT
+// replyOverUDP is [query.reply], or nothing for a query that is dropped. Two failures are not sent to a client without an OPT
 // record, such as a C library:
 //
 //   - A refusal at a limit: the client cannot read the reason. It would ask again at once, which makes matters worse,
 //     and then give up. Without a reply it asks again after some seconds.
 //   - A failure after clientTimeout: glibc would take it for the reply to its second try, which has the same ID, and
 //     with a failure for A and NODATA for AAAA the lookup ends: the name has no address.
-func (q *query) replyOverUDP(a answer, buf []byte) reply {
-	if a.dropped || !q.edns && (refusals[a.refused].code == extendedLimit || a.failed() && time.Since(q.received) > clientTimeout) {
+func (s *Server) replyOverUDP(q *query, a answer, buf []byte) reply {
+	if a.dropped {
+		s.metrics.dropped.Inc()
+		return reply{}
+	}
+	if !q.edns && (refusals[a.refused].code == extendedLimit || a.failed() && time.Since(q.received) > clientTimeout) {
 		return reply{}
 	}
 	return q.reply(a, buf)

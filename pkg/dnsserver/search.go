@@ -67,7 +67,7 @@ func (s *Server) expandSearch(ctx context.Context, q *query) (r result, ok bool)
 		return s.forward(ctx, q), true // from the cache, or through askExpander
 	}
 	if kind != autopath.NotInZone {
-		if denied := s.deny(q, s.rules.Load()); denied != nil {
+		if denied := s.rules.Load().deny(q); denied != nil {
 			return result{answer: *denied}, true
 		}
 		return s.expandName(ctx, q, kind, request), true

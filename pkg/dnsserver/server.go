@@ -222,11 +222,11 @@ func (s *Server) handle(ctx context.Context, q *query, packet, buf []byte) (
 	case !isQuery:
 		return reply{}, nil
 	case await == nil:
-		return q.replyOverUDP(a, buf), nil
+		return s.replyOverUDP(q, a, buf), nil
 	}
 	return reply{}, func(ctx context.Context) reply {
 		defer s.recoverPanic()
-		return q.replyOverUDP(await(ctx), nil)
+		return s.replyOverUDP(q, await(ctx), nil)
 	}
 }
 
@@ -278,7 +278,7 @@ func (s *Server) answerName(ctx context.Context, q *query, buf []byte) (r result
 		if matching.rewrite != nil && !q.rewritten {
 			return s.answerRewritten(ctx, q, matching)
 		}
-		if denied := s.deny(q, rules); denied != nil {
+		if denied := rules.deny(q); denied != nil {
 			return result{answer: *denied}
 		}
 		if rule := matching.answerFor(q.qtype); rule != nil {

@@ -151,6 +151,7 @@ func (st *stream) serve(ctx context.Context) {
 // it gets the answer again, most likely from the cache.
 func (st *stream) send(ctx context.Context, q *query, a answer) {
 	if a.dropped {
+		st.server.metrics.dropped.Inc()
 		return
 	}
 	defer st.server.recoverPanic()
