@@ -65,7 +65,7 @@ local-zone: 10.in-addr.arpa nodefault
 `
 )
 
-// endpoints is the number of addresses of the headless Service: as many records as BIND accepts for a name.
+// endpoints is the number of addresses of the headless Service: as many records of a type as BIND accepts.
 const endpoints = 100
 
 // forwardedQuestions are the questions that all forwarders answer as the cluster DNS server does.
