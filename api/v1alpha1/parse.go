@@ -133,14 +133,26 @@ func withReplacement(problem error, t reflect.Type) error {
 var listIndex = regexp.MustCompile(`\[\d+\]`)
 
 // similarField returns the end of the error about an unknown field: the field of t that is meant, which has a similar
-// path, or the same name in another place.
+// path, or the same name in another place. Otherwise the fields beside it.
 func similarField(t reflect.Type, unknown string) string {
 	path, paths := listIndex.ReplaceAllString(unknown, "[]"), fieldPaths(t, "")
-	name := path[strings.LastIndex(path, ".")+1:]
+	parent, name := path[:strings.LastIndex(path, ".")+1], path[strings.LastIndex(path, ".")+1:]
 	if i := slices.IndexFunc(paths, func(p string) bool { return strings.HasSuffix("."+p, "."+name) }); i >= 0 {
 		path = paths[i]
 	}
-	return excerpt.DidYouMean(path, "", paths)
+	if similar := excerpt.DidYouMean(path, "", paths); similar != "" {
+		return similar
+	}
+	if parent == "" {
+		return ": dnsconfigurer config defaults " + t.Name() + " prints all fields"
+	}
+	var beside []string
+	for _, p := range paths {
+		if field, ok := strings.CutPrefix(p, parent); ok && field != "" && !strings.Contains(field, ".") {
+			beside = append(beside, field)
+		}
+	}
+	return ": want " + strings.Join(beside, ", ")
 }
 
 // fieldPaths returns the paths of all fields of t, such as stubDomains[].zone.

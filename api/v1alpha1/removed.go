@@ -8,7 +8,7 @@ var removed = map[string]string{
 	"limits":         "maxQueries and maxMemory have replaced it",
 	"localNames":     byOthers,
 	"autopathSuffix": bySuffix, "autopath.suffix": bySuffix,
-	"snapshot":   "it was a mapping with the path in snapshot.path",
+	"snapshot":   "write the path, which was snapshot.path",
 	"ednsOption": "it was removed: the code of the option is 65313",
 
 	"selfSigned": byTLS, "namespace": byTLS,
@@ -39,12 +39,15 @@ var removedFlags = map[string]string{
 
 // removedOtherFlags has what replaces the flags of 0.1.0 that no field replaces.
 var removedOtherFlags = map[string]string{
-	"config":       "install, uninstall, bypass and status read /etc/dnsconfigurer/shim.yaml",
-	"in-cluster":   "it was removed: without kubeconfig, an agent in a pod uses its service account",
-	"max-objects":  "it was removed: 50,000 objects of each kind are read",
-	"strict":       "validate has it",
-	"textfile-dir": "it was removed: the event ShimBypassed and dnsconfigurer status report a bypass",
-	"verbose":      "--fail-on info and -o json print findings of severity info",
+	"autopath-suffix": bySuffix, "edns-option": removed["ednsOption"], "self-signed": byTLS,
+	"config":           "install, uninstall, bypass and status read /etc/dnsconfigurer/shim.yaml",
+	"in-cluster":       "it was removed: without kubeconfig, an agent in a pod uses its service account",
+	"max-objects":      "it was removed: 50,000 objects of each kind are read",
+	"snapshot-max-age": "it was removed: a snapshot is valid for 24 hours",
+	"snapshot-wait":    "it was removed: the API server has 2 seconds",
+	"strict":           "validate has it",
+	"textfile-dir":     "it was removed: the event ShimBypassed and dnsconfigurer status report a bypass",
+	"verbose":          "--fail-on info and -o json print findings of severity info",
 }
 
 // FlagReplacement returns what replaces a flag of 0.1.0; "" if it is not one. Only commands with a

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -262,6 +263,36 @@ func TestChart_Configuration(t *testing.T) {
 	}
 }
 
+// TestChart_ImportedCorefile renders the chart with the file that import-corefile writes as dns.config.
+func TestChart_ImportedCorefile(t *testing.T) {
+	const corefile = ".:53 {\n errors\n health {\n lameduck 5s\n }\n ready\n kubernetes cluster.local in-addr.arpa ip6.arpa {\n" +
+		" pods insecure\n fallthrough in-addr.arpa ip6.arpa\n ttl 30\n }\n prometheus :9153\n forward . /etc/resolv.conf\n cache 30\n}\n"
+	importer := exec.Command(buildProgram(t), "import-corefile", "-")
+	importer.Stdin = strings.NewReader(corefile)
+	imported, err := importer.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := filepath.Join(t.TempDir(), "values.yaml")
+	text := "dns:\n  config:\n" + regexp.MustCompile(`(?m)^`).ReplaceAllString(string(imported), "    ")
+	if err := os.WriteFile(values, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	configuration := func(args ...string) map[string]any {
+		t.Helper()
+		data := render(t, "", args...)["ConfigMap dnsconfigurer-dns"]["data"].(map[string]any)
+		var c map[string]any
+		if err := yaml.UnmarshalStrict([]byte(data["dns.yaml"].(string)), &c); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	want := configuration("--set", "dns.config.lameduck=5s,dns.config.pods=insecure,dns.config.ttl=30,dns.config.upstreamPolicy=random")
+	if got := configuration("--values", values); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 // TestChart_Monitoring checks that the chart has the rules and the dashboard of deploy.
 func TestChart_Monitoring(t *testing.T) {
 	rendered := render(t, "everything.yaml")
@@ -338,7 +369,8 @@ func TestChart_Values(t *testing.T) {
 		"agent.enabled=true,agent.maxUnavailable=0":                                        "agent.maxUnavailable: ",
 		"agent.enabled=true,agent.maxUnavailable=0%":                                       "agent.maxUnavailable: ",
 		"nodeCache.enabled=true,nodeCache.maxSurge=0":                                      "nodeCache.maxSurge: ",
-		"dns.config.listen={[::]:53}":                                                      "dns.config.listen: ",
+		"dns.config.listen={[::]:5353}":                                                    "dns.config.listen: ",
+		"dns.config.http=:8080":                                                            "dns.config.http: ",
 		"nodeCache.enabled=true,nodeCache.config.http=127.0.0.1:9999":                      "nodeCache.config.http: set nodeCache.http",
 		"agent.enabled=true,agent.config.sandboxDirectories={/run/a}":                      "agent.config.sandboxDirectories: set",
 		"webhook.config.http=:80":                                                          "webhook.config.http: ",

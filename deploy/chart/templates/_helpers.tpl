@@ -70,7 +70,7 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- default (printf "%s-dns" (include "dnsconfigurer.fullname" .)) .Values.dns.serviceAccount.name }}
 {{- end }}
 
-{{- /* The DNSConfiguration: the chart's fields, then those of the values. */}}
+{{- /* The DNSConfiguration: the chart's fields, then those of the values, which may be a file of import-corefile. */}}
 {{- define "dnsconfigurer.dns.config" -}}
 {{- $config := dict
   "listen" (ternary (list "[::]:53" "[::]:1053") (list "[::]:1053") .Values.dns.port53)
@@ -87,7 +87,7 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- end }}
 apiVersion: dnsconfigurer.dev/v1alpha1
 kind: DNSConfiguration
-{{ mergeOverwrite $config (deepCopy (default dict .Values.dns.config)) | toYaml }}
+{{ mergeOverwrite $config (omit (deepCopy (default dict .Values.dns.config)) "apiVersion" "kind" "listen" "http") | toYaml }}
 {{- end }}
 
 {{- /* The NodeCacheConfiguration: the chart's fields, then those of the values. */}}
@@ -337,7 +337,9 @@ Without a cluster, as in "helm template", lookup finds nothing. */}}
     "listen" "the Service leads to port 8443"
     "http" "the probes have port 9153") }}
 {{- range $field, $reason := $fields }}
-{{- if hasKey (default dict (index $.Values $component).config) $field }}
+{{- $config := default dict (index $.Values $component).config }}
+{{- $imported := and (eq $component "dns") (has (get $config $field | toJson) (list `["[::]:53"]` `":9153"`)) }}
+{{- if and (hasKey $config $field) (not $imported) }}
 {{- fail (printf "%s.config.%s: %s" $component $field $reason) }}
 {{- end }}
 {{- end }}
