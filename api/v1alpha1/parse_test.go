@@ -102,7 +102,8 @@ func TestParse_Invalid(t *testing.T) {
 			`unknown field "kubeconfig": it was removed: the webhook reads no objects of the API server` + "\n" +
 				`unknown field "selfSigned": ` + byTLS + "\n" + `unknown field "tls.cert": want certFile, keyFile`},
 		{"a field that is like no other", v1alpha1.KindShim, shim + "node: {rules: [{labels: {}}]}\nunlike: 1\n",
-			`unknown field "node.rules[0].labels": want namespaces, podLabels, policies, ` + "\n" + `unknown field "unlike": dnsconfigurer config defaults ShimConfiguration prints all fields`},
+			`unknown field "node.rules[0].labels": want namespaces, podLabels, policies, ` + "\n" +
+				`unknown field "unlike": dnsconfigurer config defaults ShimConfiguration prints all fields`},
 		{"a field twice", v1alpha1.KindShim, shim + "node: {}\nnode: {}\n", `key "node" already set`},
 		{"wrong type", v1alpha1.KindShim, shim + "node: {nodeIPs: 10.0.0.1}\n", "node.nodeIPs: is a string, must be a list of strings"},
 		{"wrong type in a list", v1alpha1.KindShim, shim + "node: {clusterDNS: [10.96.0.10, [10]]}\n",

@@ -337,7 +337,7 @@ type faultRow struct {
 	follows time.Duration // from the end of the fault until it has the agent's
 }
 
-// printFaults prints the table of docs/runbook.md.
+// printFaults prints the times that docs/runbook.md summarizes.
 func (n *nri) printFaults(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| fault while a pod starts | sandbox and container, ms | file at the start | the " +
