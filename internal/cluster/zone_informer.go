@@ -47,6 +47,8 @@ type informer struct {
 	refused chan<- struct{} // receives a token when a connection was refused
 	log     *slog.Logger
 
+	early []*object // of the first list, not sent yet
+
 	listed    atomic.Bool
 	lastReply atomic.Int64 // in nanoseconds since 1970; 0: none
 	failure   atomic.Pointer[error]
@@ -156,6 +158,7 @@ func (i *informer) Replace(objs []any, _ string) error {
 		}
 		objects[n] = o
 	}
+	i.early = nil
 	i.send(change{list: true, objects: objects})
 	return nil
 }
@@ -171,9 +174,20 @@ func (i *informer) Bookmark(string) error {
 func (i *informer) Resync() error { return nil }
 
 // Transformer implements [cache.TransformingStore]. It converts the objects of a streaming
-// list before the reflector collects them for Replace, so that they take less memory.
+// list before the reflector collects them for Replace, so that they take less memory. Those of
+// the first list it also sends, so that the zone is built while others are received.
 func (i *informer) Transformer() cache.TransformFunc {
-	return func(obj any) (any, error) { return i.convert(obj) }
+	return func(obj any) (any, error) {
+		o, err := i.convert(obj)
+		if err != nil || i.zone.Snapshot().Loaded() {
+			return o, err
+		}
+		if i.early = append(i.early, o); len(i.early) == maxBatch {
+			i.send(change{objects: i.early})
+			i.early = nil
+		}
+		return o, nil
+	}
 }
 
 func nameOf(o metav1.Object) types.NamespacedName {
@@ -242,19 +256,22 @@ func putAll[T any](objects []*T, put func(T)) {
 	}
 }
 
-// replaceAll replaces the objects of the resource in the zone; before is the zone as it was
-// before the edit.
-func (r *resource) replaceAll(e *zone.Edit, before *zone.Snapshot, objects []*object) {
+// replaceAll replaces the objects of the resource in the zone.
+func (r *resource) replaceAll(e *zone.Edit, objects []*object) {
 	keep := make(map[types.NamespacedName]bool, len(objects))
 	for _, o := range objects {
 		if o.value != nil {
 			keep[o.name()] = true
 		}
 	}
-	for n := range r.list(before) {
+	var gone []types.NamespacedName
+	for n := range r.list(e.Snapshot()) {
 		if !keep[n] {
-			r.remove(e, n)
+			gone = append(gone, n)
 		}
+	}
+	for _, n := range gone {
+		r.remove(e, n)
 	}
 	for _, o := range objects {
 		if o.value != nil {

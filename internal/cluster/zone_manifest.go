@@ -112,12 +112,11 @@ func LoadZone(z *zone.Zone, domain fqdn.Name, manifests ...Manifest) error {
 	synthesize(all[services.name], all[endpointSlices.name], pods)
 
 	var errs []error
-	before := z.Snapshot()
 	z.Update(uint32(time.Now().Unix()), func(e *zone.Edit) {
 		for _, r := range []resource{namespaces, services, endpointSlices} {
 			objects, err := convertAll(converter{domain, z}, all[r.name])
 			errs = append(errs, err)
-			r.replaceAll(e, before, objects)
+			r.replaceAll(e, objects)
 		}
 		e.SetLoaded()
 	})

@@ -51,6 +51,7 @@ func (s *Syncer) restore() {
 	s.update(func(e *zone.Edit) {
 		for _, i := range s.informers {
 			if !s.complete[i] {
+				i.replaceAll(e, nil) // the part of a list
 				i.restore(e, state)
 			}
 		}
@@ -62,8 +63,8 @@ func (s *Syncer) restore() {
 }
 
 // dropForeign removes the names from a snapshot of another cluster, once the UID of this
-// one is known; before is the zone before the edit.
-func (s *Syncer) dropForeign(e *zone.Edit, before *zone.Snapshot) {
+// one is known.
+func (s *Syncer) dropForeign(e *zone.Edit) {
 	if s.restored == nil || *s.restored == "" || *s.restored == *s.cluster.Load() {
 		return
 	}
@@ -73,7 +74,7 @@ func (s *Syncer) dropForeign(e *zone.Edit, before *zone.Snapshot) {
 	e.SetUnloaded()
 	for _, i := range s.informers {
 		if i.name != namespaces.name && !s.complete[i] {
-			i.replaceAll(e, before, nil)
+			i.replaceAll(e, nil)
 		}
 	}
 }

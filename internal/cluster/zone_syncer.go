@@ -62,7 +62,6 @@ type Syncer struct {
 	programming *prometheus.HistogramVec
 
 	// Used only by the goroutine that writes the zone.
-	pending  *change            // received and not yet applied
 	complete map[*informer]bool // a complete list has been applied
 	restored *string            // the cluster of the snapshot that the zone has parts of; nil: none
 	logged   map[objectKey]string
@@ -172,10 +171,6 @@ func (s *Syncer) runWriter(ctx context.Context) {
 	wait := time.NewTimer(snapshotWait)
 	defer wait.Stop()
 	for {
-		if s.pending != nil {
-			s.apply(*s.pending)
-			continue
-		}
 		select {
 		case <-ctx.Done():
 			return
@@ -191,27 +186,25 @@ func (s *Syncer) runWriter(ctx context.Context) {
 	}
 }
 
-// apply applies a change and those that are waiting, up to the next list.
+// apply applies a change and those that are waiting.
 func (s *Syncer) apply(c change) {
-	s.pending = nil
 	var triggers []*trigger
-	before, wasComplete := s.cfg.Zone.Snapshot(), s.isComplete()
+	wasComplete := s.isComplete()
 	s.update(func(e *zone.Edit) {
-		for range maxBatch {
-			s.applyChange(e, before, c)
+		for n := 1; ; n++ {
+			s.applyChange(e, c)
 			if c.trigger != nil {
 				triggers = append(triggers, c.trigger)
+			}
+			if n == maxBatch {
+				return
 			}
 			select {
 			case c = <-s.changes:
 			default:
 				return
 			}
-			if c.list { // it needs a Snapshot with the changes of this edit
-				break
-			}
 		}
-		s.pending = &c
 	})
 	if !wasComplete && s.isComplete() {
 		close(s.loaded)
@@ -225,10 +218,10 @@ func (s *Syncer) update(edit func(*zone.Edit)) {
 	s.cfg.Zone.Update(uint32(time.Now().Unix()), edit)
 }
 
-func (s *Syncer) applyChange(e *zone.Edit, before *zone.Snapshot, c change) {
+func (s *Syncer) applyChange(e *zone.Edit, c change) {
 	s.logProblems(c)
 	if c.list {
-		s.applyList(e, before, c)
+		s.applyList(e, c)
 		return
 	}
 	for _, o := range c.objects {
@@ -238,12 +231,12 @@ func (s *Syncer) applyChange(e *zone.Edit, before *zone.Snapshot, c change) {
 
 // applyList replaces the objects of a resource. The zone is loaded with the first list of
 // the last resource.
-func (s *Syncer) applyList(e *zone.Edit, before *zone.Snapshot, c change) {
-	c.informer.replaceAll(e, before, c.objects)
+func (s *Syncer) applyList(e *zone.Edit, c change) {
+	c.informer.replaceAll(e, c.objects)
 	for _, o := range c.objects {
 		if o.remarks != nil && o.cluster != "" {
 			s.cluster.Store(&o.cluster)
-			s.dropForeign(e, before)
+			s.dropForeign(e)
 			if s.cfg.Identified != nil {
 				s.cfg.Identified(o.cluster)
 			}

@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -234,6 +235,51 @@ func TestSyncer_Flapping(t *testing.T) {
 				r.want("api.shop.svc", fmt.Sprintf("10.96.1.%d", (flaps-1)%200))
 			})
 		})
+	}
+}
+
+// TestSyncer_PartOfList: the part of a list that has arrived leaves nothing in the zone: neither the complete list of a
+// second attempt nor the snapshot has its objects.
+func TestSyncer_PartOfList(t *testing.T) {
+	s := &Syncer{}
+	file := filepath.Join(t.TempDir(), "zone")
+	for name, load := range map[string]func() error{
+		"list": func() (err error) {
+			for _, i := range s.informers {
+				err = errors.Join(err, i.Replace(nil, ""))
+				s.apply(<-s.changes)
+			}
+			return err
+		},
+		"snapshot": func() error {
+			s.restore()
+			return nil
+		},
+	} {
+		z, err := zone.New(zone.Config{Domain: clusterLocal})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := WriteSnapshot(file, SnapshotHeader{Domain: clusterLocal, Time: time.Now()}, z.Snapshot()); err != nil {
+			t.Fatal(err)
+		}
+		s = NewSyncer(SyncerConfig{Zone: z, Domain: clusterLocal, Snapshot: file})
+		convert := s.informers[1].Transformer()
+		for i := range maxBatch {
+			if _, err := convert(newService("shop", fmt.Sprintf("web-%d", i), "10.96.0.1")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.apply(<-s.changes)
+		if got := lookup(t, z.Snapshot(), "web-1.shop.svc"); got != "unknown" {
+			t.Errorf("%s: %s before", name, got)
+		}
+		if err := load(); err != nil {
+			t.Error(err)
+		}
+		if got := lookup(t, z.Snapshot(), "web-1.shop.svc"); got != "nxdomain" {
+			t.Errorf("%s: %s", name, got)
+		}
 	}
 }
 

@@ -18,6 +18,9 @@ type Edit struct {
 	next *Snapshot
 }
 
+// Snapshot returns the zone with the edit so far. It must not be used while or after the edit changes it.
+func (e *Edit) Snapshot() *Snapshot { return e.next }
+
 // SetLoaded marks the zone as complete: a name that is not in it does not exist.
 func (e *Edit) SetLoaded() { e.next.loaded, e.next.stale = true, time.Time{} }
 

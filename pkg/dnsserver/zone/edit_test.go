@@ -61,6 +61,7 @@ func TestShare(t *testing.T) {
 		e.PutService(*service())
 		e.PutEndpointSlice(*slice("10.0.0.2", "10.0.0.3"))
 		e.PutPod(*pod())
+		e.SetLoaded()
 	})
 	s := z.Snapshot()
 	for i, pair := range [][2]any{
@@ -95,6 +96,7 @@ func TestPods_Once(t *testing.T) {
 		e.PutPod(Pod{"b", "one", addrs("10.0.0.1")})
 		e.PutPod(Pod{"a", "two", addrs("10.0.0.1", "fd00::1")})
 		e.PutPod(Pod{"b", "host", addrs("10.0.0.1")})
+		e.SetLoaded()
 	})
 	if got := names(); !slices.Equal(got, []string{"a/two", "b/one", "b/host"}) {
 		t.Errorf("got %v", got)
@@ -105,6 +107,30 @@ func TestPods_Once(t *testing.T) {
 	})
 	if got := names(); !slices.Equal(got, []string{"b/one"}) {
 		t.Errorf("got %v", got)
+	}
+}
+
+// TestUpdate_Unloaded: edits of a zone that is not loaded are published when it is, and those that follow change a copy.
+func TestUpdate_Unloaded(t *testing.T) {
+	z := newZone(t, Config{})
+	count := func(s *Snapshot) int { return len(slices.Collect(s.Namespaces())) }
+	put := func(name string, more ...func(*Edit)) *Snapshot {
+		z.Update(1, func(e *Edit) {
+			e.PutNamespace(name)
+			for _, edit := range more {
+				edit(e)
+			}
+		})
+		return z.Snapshot()
+	}
+	empty, loaded := put("a"), put("b", (*Edit).SetLoaded)
+	next := put("c")
+	removed := put("d", (*Edit).SetUnloaded)
+	again := put("e", (*Edit).SetLoaded)
+	for i, s := range []*Snapshot{empty, loaded, next, removed, again} {
+		if want := []int{0, 2, 3, 4, 5}[i]; count(s) != want {
+			t.Errorf("edit %d: %d namespaces, want %d", i, count(s), want)
+		}
 	}
 }
 

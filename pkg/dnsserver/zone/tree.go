@@ -4,6 +4,7 @@
 package zone
 
 import (
+	"bytes"
 	"iter"
 	"slices"
 	"sort"
@@ -26,7 +27,7 @@ type node[V any] struct {
 // fork holds the children of a node. The search for a child touches no other child.
 type fork[V any] struct {
 	gen        uint64     // the edit that created the node and its fork, and may change them in place
-	firstBytes string     // of the prefixes of children, ascending
+	firstBytes []byte     // of the prefixes of children, ascending
 	children   []*node[V] // in the order of firstBytes
 }
 
@@ -175,7 +176,7 @@ func (n *node[V]) editable(gen uint64) *node[V] {
 	if n.fork.gen == gen {
 		return n
 	}
-	return &node[V]{n.prefix, n.value, &fork[V]{gen, n.fork.firstBytes, slices.Clone(n.fork.children)}}
+	return &node[V]{n.prefix, n.value, &fork[V]{gen, slices.Clone(n.fork.firstBytes), slices.Clone(n.fork.children)}}
 }
 
 // insert inserts c as the child at i.
@@ -185,7 +186,7 @@ func (n *node[V]) insert(gen uint64, i int, c *node[V]) {
 	}
 	f := n.fork
 	f.children = slices.Insert(f.children, i, c)
-	f.firstBytes = f.firstBytes[:i] + c.prefix[:1] + f.firstBytes[i:]
+	f.firstBytes = slices.Insert(f.firstBytes, i, c.prefix[0])
 }
 
 // remove removes the child at i.
@@ -196,14 +197,14 @@ func (n *node[V]) remove(i int) {
 		return
 	}
 	f.children = slices.Delete(f.children, i, i+1)
-	f.firstBytes = f.firstBytes[:i] + f.firstBytes[i+1:]
+	f.firstBytes = slices.Delete(f.firstBytes, i, i+1)
 }
 
 func (n *node[V]) child(first byte) *node[V] {
 	if n.fork == nil {
 		return nil
 	}
-	if i := strings.IndexByte(n.fork.firstBytes, first); i >= 0 {
+	if i := bytes.IndexByte(n.fork.firstBytes, first); i >= 0 {
 		return n.fork.children[i]
 	}
 	return nil

@@ -52,7 +52,8 @@ type Zone struct {
 	current atomic.Pointer[Snapshot]
 
 	// Used by Update only.
-	gen    uint64                        // number of the last edit
+	gen    uint64                        // number of the edit that is published next
+	draft  Snapshot                      // after the last edit; published, or not loaded
 	slices map[objectName]*EndpointSlice // all
 	pods   map[objectName]*Pod           // all
 }
@@ -64,7 +65,8 @@ func New(config Config) (*Zone, error) {
 	if config.Domain == "" || config.Domain == fqdn.Root {
 		return nil, errors.New("cluster domain is empty")
 	}
-	z := &Zone{config: &config, slices: map[objectName]*EndpointSlice{}, pods: map[objectName]*Pod{}}
+	z := &Zone{config: &config, gen: 1, slices: map[objectName]*EndpointSlice{}, pods: map[objectName]*Pod{}}
+	z.draft.config = z.config
 	z.current.Store(&Snapshot{config: z.config})
 	return z, nil
 }
@@ -79,24 +81,25 @@ func Empty() *Zone {
 // External returns the external zones, which must not be changed.
 func (z *Zone) External() []fqdn.Name { return z.config.External }
 
-// Snapshot returns the zone after the last edit.
+// Snapshot returns the zone after the last edit; without objects until [Edit.SetLoaded] or [Edit.SetStale].
 func (z *Zone) Snapshot() *Snapshot { return z.current.Load() }
 
 // Update applies an edit atomically and sets the serial of the SOA record. If the present serial
-// is newer (RFC 1982), it stays. An edit without a change keeps the Snapshot and its serial.
+// is newer (RFC 1982), it stays. An edit without a change keeps the Snapshot and its serial. Edits of a zone
+// that is not loaded are published as one, when it is: they copy nothing.
 func (z *Zone) Update(serial uint32, apply func(*Edit)) {
-	z.gen++
 	now := z.current.Load()
-	next := *now
-	apply(&Edit{zone: z, next: &next})
-	if next == *now {
+	apply(&Edit{zone: z, next: &z.draft})
+	if z.draft == *now || !z.draft.loaded && !now.loaded {
 		return
 	}
 	// Serial number arithmetic, RFC 1982 section 3.2.
-	if int32(serial-next.serial) > 0 {
-		next.serial = serial
+	if int32(serial-z.draft.serial) > 0 {
+		z.draft.serial = serial
 	}
+	next := z.draft
 	z.current.Store(&next)
+	z.gen++
 }
 
 // Snapshot is the zone at one instant. It is immutable.

@@ -394,6 +394,7 @@ func TestNetworks(t *testing.T) {
 			}
 			e.PutEndpointSlice(s)
 			e.PutService(Service{Namespace: "a", Name: "y", ClusterIPs: addrs(strings.Fields(tt.addrs)...)})
+			e.SetLoaded()
 		})
 		if services, endpoints := z.Snapshot().Networks(); fmt.Sprint(services) != tt.want || fmt.Sprint(endpoints) != tt.want {
 			t.Errorf("%s: %v and %v, want %s", tt.name, services, endpoints, tt.want)
