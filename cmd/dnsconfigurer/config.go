@@ -53,9 +53,9 @@ func configCheckCommand() *cobra.Command {
 		Long: `Check a configuration file for unknown fields, invalid values and missing fields. It reports a
 missing field even if a flag of the server sets it. With - it reads standard input.
 
-FILE may also be a ConfigMap, such as those of deploy/. Each configuration file in its data is
-checked as with --no-files, because the paths in the file are those of a container. Of a Corefile,
-alone or in a ConfigMap, it reports what CoreDNS refuses.
+FILE may also have ConfigMaps, such as the output of helm template. Each configuration file in
+their data is checked as with --no-files, because the paths in the file are those of a container.
+Of a Corefile, alone or in a ConfigMap, it reports what CoreDNS refuses.
 
 The files that the configuration names are checked, too, such as sockets, credentials and the
 host's resolv.conf. With --no-files they are not, and fields may be missing: for files of another
@@ -63,7 +63,7 @@ machine, and for servers with flags.
 
 Exit code 1 if the file or the resolv.conf has errors.`,
 		Example: `  dnsconfigurer config check /etc/dnsconfigurer/shim.yaml
-  dnsconfigurer config check deploy/cluster-dns/config.yaml
+  helm template CHART -f values.yaml | dnsconfigurer config check -
   kubectl -n kube-system get configmap dnsconfigurer-dns -o yaml | dnsconfigurer config check -
   dnsconfigurer config check /var/lib/kubelet/config.yaml -o json`,
 		Args: usage.OneArgument("FILE"),

@@ -167,17 +167,43 @@ func (e entry) name() string {
 	return e.Path + "/" + e.key
 }
 
-// read returns the configuration files at path: one, or those in the data of a ConfigMap. path
+// read returns the configuration files at path: one, or those in the data of ConfigMaps. path
 // "-" is standard input. passed are the keys of a ConfigMap that have no configuration file.
 func read(ctx context.Context, path string, stdin io.Reader) (entries []entry, passed []string, err error) {
 	f, err := readFile(ctx, path, stdin)
 	if err != nil {
 		return nil, nil, err
 	}
-	if t, err := v1alpha1.ReadTypeMeta(f.Text); err != nil || t.Kind != configMapKind {
-		return []entry{{File: f}}, nil, nil // the check reports the error
+	if t, err := v1alpha1.ReadTypeMeta(f.Text); err == nil && t.Kind == configMapKind {
+		return configMapEntries(f)
 	}
-	return configMapEntries(f)
+	entries, passed, err = renderedEntries(f)
+	if err != nil || len(entries) > 0 {
+		return entries, passed, err
+	}
+	return []entry{{File: f}}, nil, nil // the check reports the error
+}
+
+// renderedEntries returns the configuration files in the ConfigMaps among several documents, as helm template
+// prints them. Each ConfigMap is read with the lines before it, which are empty.
+func renderedEntries(f config.File) (entries []entry, passed []string, err error) {
+	before := 0
+	for text := range bytes.SplitSeq(f.Text, []byte("\n---\n")) {
+		t, err := v1alpha1.ReadTypeMeta(text)
+		if err == nil && t.Kind == configMapKind && bytes.Contains(text, []byte(v1alpha1.GroupVersion)) {
+			padded := slices.Concat(bytes.Repeat([]byte("\n"), before), text)
+			more, keys, err := configMapEntries(config.File{Path: f.Path, Text: padded})
+			if err != nil {
+				return nil, nil, err
+			}
+			entries, passed = append(entries, more...), append(passed, keys...)
+		}
+		if len(entries) > maxFiles {
+			return nil, nil, f.Locate(fmt.Errorf("more than %d configuration files: check them one by one", maxFiles))
+		}
+		before += bytes.Count(text, []byte("\n")) + 2
+	}
+	return entries, passed, nil
 }
 
 // readFile reads a configuration file or a Corefile, also in a ConfigMap.
