@@ -78,7 +78,8 @@ func TestLoadConfig(t *testing.T) {
 // TestNewClient_Accept: a client prefers protobuf, and decodes JSON of a server that does not have it.
 func TestNewClient_Accept(t *testing.T) {
 	server := kubeapi.New()
-	server.Apply(&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
+	server.Apply(&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}}})
 	for accepted, change := range map[string]string{
 		"application/vnd.kubernetes.protobuf": "",
 		"application/json":                    "application/vnd.kubernetes.protobuf,",
@@ -92,7 +93,7 @@ func TestNewClient_Accept(t *testing.T) {
 			server.ServeHTTP(w, r)
 		}))
 		c, err := cluster.NewClient(&rest.Config{Host: "http://api.invalid", Transport: transport}, discoveryv1.SchemeGroupVersion,
-			&discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
+			&cluster.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,6 +102,10 @@ func TestNewClient_Accept(t *testing.T) {
 		err = c.Get().Resource("endpointslices").Do(t.Context()).ContentType(&contentType).Into(&list)
 		if err != nil || len(list.Items) != 1 || contentType != accepted {
 			t.Errorf("%s: %d objects as %s, %v", accepted, len(list.Items), contentType, err)
+		}
+		one, err := c.Get().Namespace("shop").Resource("endpointslices").Name("web").Do(t.Context()).Get()
+		if slice, ok := one.(*cluster.EndpointSlice); !ok || len(slice.Endpoints) != 1 || slice.Endpoints[0].Addresses[0] != "10.0.0.1" {
+			t.Errorf("%s: got %v, %v", accepted, one, err)
 		}
 		err = c.Get().Namespace("shop").Resource("endpointslices").Name("none").Do(t.Context()).Error()
 		if !apierrors.IsNotFound(err) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,7 +71,7 @@ type trigger struct {
 
 // triggerOf returns nil for other objects than an EndpointSlice, and if its annotation is missing or malformed.
 func triggerOf(obj any) *trigger {
-	slice, ok := obj.(*discoveryv1.EndpointSlice)
+	slice, ok := obj.(*EndpointSlice)
 	if !ok {
 		return nil
 	}
@@ -100,7 +101,9 @@ func (c converter) convert(obj any) (*object, error) {
 	case *corev1.Service:
 		s, err := c.service(o)
 		return newObject(o, s, err, present.ShareService), nil
-	case *discoveryv1.EndpointSlice:
+	case *EndpointSlice: // of a watch
+		return c.convert(&o.EndpointSlice)
+	case *discoveryv1.EndpointSlice: // of a list, or a manifest
 		s, err := c.slice(o)
 		return newObject(o, s, err, present.ShareEndpointSlice), nil
 	case *corev1.Pod:
@@ -131,6 +134,47 @@ func (c converter) namespace(o *corev1.Namespace) *object {
 		converted.cluster = string(o.UID)
 	}
 	return &converted
+}
+
+// EndpointSlice is an EndpointSlice of the API whose endpoints have, from protobuf, only the fields that names follow
+// from. The others take most of the time and the memory of decoding a list.
+type EndpointSlice struct{ discoveryv1.EndpointSlice }
+
+// Unmarshal implements the decoder of protobuf.
+func (s *EndpointSlice) Unmarshal(data []byte) error {
+	const endpoints, hostname, most = 2, 3, 1000 // the numbers of two fields, and the most endpoints that the API allows
+	return eachField(data, func(number protowire.Number, field []byte) error {
+		_, kind, tag := protowire.ConsumeTag(field)
+		if number != endpoints || kind != protowire.BytesType {
+			return s.EndpointSlice.Unmarshal(field)
+		}
+		if s.Endpoints == nil {
+			s.Endpoints = make([]discoveryv1.Endpoint, 0, min(len(data)/len(field), most))
+		}
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{})
+		message, _ := protowire.ConsumeBytes(field[tag:])
+		return eachField(message, func(number protowire.Number, field []byte) error {
+			if number > hostname { // after addresses and conditions
+				return nil
+			}
+			return s.Endpoints[len(s.Endpoints)-1].Unmarshal(field)
+		})
+	})
+}
+
+// eachField calls f with the fields of a message in protobuf, until it returns an error.
+func eachField(message []byte, f func(number protowire.Number, field []byte) error) error {
+	for len(message) > 0 {
+		number, _, n := protowire.ConsumeField(message)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		if err := f(number, message[:n]); err != nil {
+			return err
+		}
+		message = message[n:]
+	}
+	return nil
 }
 
 // TolerateUnready is the annotation that preceded publishNotReadyAddresses. The

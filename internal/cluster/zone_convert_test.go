@@ -91,12 +91,47 @@ func convertedText[T any](o *T, err error) string {
 	return b.String()
 }
 
+// TestEndpointSlice_Unmarshal: the parts of names are those of the whole object, and an error is one for both.
+func TestEndpointSlice_Unmarshal(t *testing.T) {
+	whole := parse[discoveryv1.EndpointSlice](t, `metadata: {namespace: shop, name: web-1, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+ports: [{name: http, protocol: TCP, port: 8080}]
+endpoints:
+- {addresses: [10.0.0.1], conditions: {ready: false}, hostname: web-0, nodeName: n, zone: z, targetRef: {kind: Pod, name: web-0}}
+- {addresses: [10.0.0.2, 10.0.0.3], conditions: {ready: true, serving: true}, targetRef: {kind: Pod, name: web-1}}
+- {}`)
+	text, err := whole.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var part EndpointSlice
+	if err := part.Unmarshal(text); err != nil || part.Endpoints[1].TargetRef != nil {
+		t.Errorf("%v, %v", part, err)
+	}
+	for i := range whole.Endpoints {
+		whole.Endpoints[i].NodeName, whole.Endpoints[i].Zone, whole.Endpoints[i].TargetRef = nil, nil, nil
+	}
+	if !reflect.DeepEqual(&part.EndpointSlice, whole) {
+		t.Errorf("got %v, want %v", part, whole)
+	}
+	for n := range text {
+		var part EndpointSlice
+		if got, want := part.Unmarshal(text[:n]), new(discoveryv1.EndpointSlice).Unmarshal(text[:n]); (got == nil) != (want == nil) {
+			t.Errorf("%d bytes: %v, want %v", n, got, want)
+		}
+	}
+	if err := new(EndpointSlice).Unmarshal([]byte{2 << 3, 0}); err == nil {
+		t.Error("a number was accepted for an endpoint")
+	}
+}
+
 // TestConvert_Remarks covers what is known of an object beside its part in the zone.
 func TestConvert_Remarks(t *testing.T) {
 	slice := parse[discoveryv1.EndpointSlice](t,
 		`metadata: {namespace: shop, name: web-1, labels: {kubernetes.io/service-name: web},
   annotations: {endpoints.kubernetes.io/last-change-trigger-time: "2026-01-02T03:04:05.5Z"}}`)
-	if got := triggerOf(slice); got == nil || got.kind != clusterIP || got.time.UTC().String() != "2026-01-02 03:04:05.5 +0000 UTC" {
+	got := triggerOf(&EndpointSlice{*slice})
+	if got == nil || got.kind != clusterIP || got.time.UTC().String() != "2026-01-02 03:04:05.5 +0000 UTC" {
 		t.Errorf("triggered by %v", got)
 	}
 	c := converter{clusterLocal, zone.Empty()}

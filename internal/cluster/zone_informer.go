@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -225,7 +224,7 @@ var (
 		restore: func(e *zone.Edit, s *Snapshot) { putAll(s.Services, e.PutService) },
 	}
 	endpointSlices = resource{
-		name: "endpointslices", selector: fields.Everything(), example: &discoveryv1.EndpointSlice{},
+		name: "endpointslices", selector: fields.Everything(), example: &EndpointSlice{},
 		put:     func(e *zone.Edit, value any) { e.PutEndpointSlice(*value.(*zone.EndpointSlice)) },
 		remove:  func(e *zone.Edit, n types.NamespacedName) { e.DeleteEndpointSlice(n.Namespace, n.Name) },
 		list:    func(s *zone.Snapshot) iter.Seq[types.NamespacedName] { return namesOf(s.EndpointSlices()) },

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -122,6 +123,13 @@ func (s *Syncer) Run(ctx context.Context) error {
 	if s.cfg.Snapshot != "" {
 		tasks.Go(func() { s.runSaver(ctx) })
 	}
+	tasks.Go(func() {
+		select {
+		case <-s.loaded:
+			debug.FreeOSMemory() // Go would keep that of the first lists: with 100,000 endpoints 12 of 77 MB
+		case <-ctx.Done():
+		}
+	})
 	s.runWriter(ctx)
 	tasks.Wait()
 	return nil

@@ -107,7 +107,7 @@ func clients(t testing.TB, host string, transport http.RoundTripper) (core, disc
 	if err != nil {
 		t.Fatal(err)
 	}
-	discovery, err = NewClient(cfg, discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
+	discovery, err = NewClient(cfg, discoveryv1.SchemeGroupVersion, &EndpointSlice{}, &discoveryv1.EndpointSliceList{})
 	if err != nil {
 		t.Fatal(err)
 	}

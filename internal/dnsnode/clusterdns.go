@@ -128,7 +128,7 @@ func newNames(
 	if err != nil {
 		return nil, err
 	}
-	discovery, err := cluster.NewClient(cfg, discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
+	discovery, err := cluster.NewClient(cfg, discoveryv1.SchemeGroupVersion, &cluster.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
 	if err != nil {
 		return nil, err
 	}
