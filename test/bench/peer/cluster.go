@@ -32,6 +32,7 @@ type Cluster struct {
 	Snapshot string   // of dnsconfigurer, a file; "": none
 	External []string // zones
 	Log      bool     // of all queries, to standard output
+	Rules    bool     // a thousand hosts and two hundred rewritten names, none of the cluster
 
 	// HostSuffixes are the search domains of the nodes. CoreDNS reads them from its own
 	// resolv.conf, which needs root.
@@ -57,6 +58,12 @@ func CoreDNS(ctx context.Context, binary string, c Cluster) (*Process, error) {
 	}
 	if c.Log {
 		more += "\tlog\n"
+	}
+	if c.Rules {
+		more += "\thosts {\n" + strings.Join(hosts(), "\n") + "\nfallthrough\n}\n"
+		for _, r := range rewrites() {
+			more += "\trewrite name " + r.coreDNS + " answer auto\n"
+		}
 	}
 	if c.External != nil {
 		more += "\tk8s_external " + strings.Join(c.External, " ") + "\n"
@@ -115,6 +122,13 @@ func Ours(ctx context.Context, binary string, c Cluster) (*Process, error) {
 	if c.Log {
 		fields["queryLog"] = map[string]any{"classes": []string{"all"}}
 	}
+	if c.Rules {
+		var rules []json.RawMessage
+		for _, r := range rewrites() {
+			rules = append(rules, json.RawMessage(r.own))
+		}
+		fields["hosts"], fields["rewrite"] = map[string]any{"entries": hosts()}, rules
+	}
 	config, err := c.configure("dns.yaml", v1alpha1.KindDNS, fields)
 	if err != nil {
 		return nil, err
@@ -122,6 +136,36 @@ func Ours(ctx context.Context, binary string, c Cluster) (*Process, error) {
 	return Start(ctx, c.Dir, address, func() bool { return process.Page(http, "/readyz") == "ok\n" },
 		binary, "dns", "--config", config, "--kubeconfig", kubeconfig,
 		"--listen", address, "--http", http, "--cluster-domain", "cluster.local", "--upstream", c.Upstream)
+}
+
+// hosts returns lines of a hosts file.
+func hosts() []string {
+	lines := make([]string, 1000)
+	for i := range lines {
+		lines[i] = fmt.Sprintf("192.0.2.%d host%d.example", i%250, i)
+	}
+	return lines
+}
+
+// A rewrite is a rule in both formats.
+type rewrite struct{ own, coreDNS string }
+
+// rewrites returns rules that rewrite names, two fifths of them by a suffix and a tenth by a regular expression.
+func rewrites() []rewrite {
+	rules := make([]rewrite, 200)
+	for i := range rules {
+		name := fmt.Sprintf("lab%d.example", i)
+		switch {
+		case i%10 == 0:
+			rules[i] = rewrite{`{"regex": "^([a-z]+)[.]` + name + `$", "to": "{1}.example"}`,
+				`regex ^([a-z]+)[.]` + name + `\.$ {1}.example`}
+		case i%2 == 0:
+			rules[i] = rewrite{`{"name": "*.` + name + `", "to": "*.example"}`, `suffix .` + name + ` .example`}
+		default:
+			rules[i] = rewrite{`{"name": "` + name + `", "to": "www.example"}`, `exact ` + name + ` www.example`}
+		}
+	}
+	return rules
 }
 
 // NodeCache runs the dnsconfigurer at binary as a node cache in front of a cluster DNS

@@ -36,7 +36,7 @@ func main() {
 	flag.IntVar(&o.services, "services", 10000, "of the cluster")
 	flag.IntVar(&o.endpoints, "endpoints", 100000, "of the cluster, and as many pods")
 	flag.IntVar(&o.changes, "changes", 200, "of an endpoint, until the answer has changed")
-	flag.StringVar(&o.only, "only", "", "`MEASUREMENT`: cluster, logged, external, misses, lease, lookups or sizes; empty: all")
+	flag.StringVar(&o.only, "only", "", "`MEASUREMENT`: cluster, features, external, misses, lease, lookups or sizes; empty: all")
 	flag.StringVar(&o.program, "ours", "", "a dnsconfigurer to measure instead of building one")
 	flag.StringVar(&o.docs, "docs", "", "`DIRECTORY` of benchmarks.md, to replace its tables and charts if all is measured; empty: print")
 	flag.StringVar(&o.before, "before", "", "a dnsconfigurer to measure as well, such as one of an earlier commit")
@@ -95,7 +95,7 @@ func run(ctx context.Context, o options) error {
 		name string
 		run  func(context.Context, *report) error
 	}{
-		{"cluster", b.clusterQueries}, {"logged", b.loggedQueries}, {"external", b.externalQueries}, {"misses", b.missQueries},
+		{"cluster", b.clusterQueries}, {"features", b.featureQueries}, {"external", b.externalQueries}, {"misses", b.missQueries},
 		{"lease", b.leasedQueries}, {"lookups", b.podLookups}, {"sizes", b.sizes},
 	} {
 		if o.only == "" || o.only == m.name {

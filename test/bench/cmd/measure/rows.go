@@ -97,27 +97,32 @@ func (b *bench) firstQuestion() ask.Question {
 	return ask.Question{Name: b.serviceNames()[0], Type: dns.TypeA}
 }
 
-// loggedQueries measures the cost of an A query for a Service with and without a log of all queries to a file.
-func (b *bench) loggedQueries(ctx context.Context, r *report) error {
+// featureQueries measures the cost of an A query for a Service with a log of all queries to a file, with rules that do not
+// concern it, and without either.
+func (b *bench) featureQueries(ctx context.Context, r *report) error {
 	file, err := b.serviceFile()
 	if err != nil {
 		return err
 	}
-	logged := b.cluster
-	logged.Log = true
 	subjects := b.clusterDNS(0)
 	subjects = append(subjects[:1], subjects[2:]...)
-	subjects = append(subjects, b.subject(nameOurs+", log", b.binaries.dnsconfigurer, func(c *peer.Cluster) { *c = logged }),
-		&subject{name: nameCoreDNS + ", log", run: func(ctx context.Context, dir string) (*peer.Process, error) {
-			c := logged
-			c.Dir = dir
-			return peer.CoreDNS(ctx, b.binaries.coreDNS, c)
-		}})
+	for feature, change := range map[string]func(*peer.Cluster){
+		", log":   func(c *peer.Cluster) { c.Log = true },
+		", rules": func(c *peer.Cluster) { c.Rules = true },
+	} {
+		subjects = append(subjects, b.subject(nameOurs+feature, b.binaries.dnsconfigurer, change),
+			&subject{name: nameCoreDNS + feature, run: func(ctx context.Context, dir string) (*peer.Process, error) {
+				c := b.cluster
+				change(&c)
+				c.Dir = dir
+				return peer.CoreDNS(ctx, b.binaries.coreDNS, c)
+			}})
+	}
 	defer stop(subjects)
 	if err := b.start(ctx, subjects, b.firstQuestion()); err != nil {
 		return err
 	}
-	_, err = b.perQuery(ctx, r, "CPU time of a logged query, µs", subjects, file, highRate, 0)
+	_, err = b.perQuery(ctx, r, "CPU time of a query with a log, and with rules, µs", subjects, file, highRate, 0)
 	return err
 }
 
