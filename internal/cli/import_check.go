@@ -25,6 +25,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/atomicfile"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/corefile"
@@ -42,19 +43,18 @@ const (
 // checkAnswers runs the CoreDNS at a path with blocks, and this server with the configuration for them, on the loopback
 // interface, and writes the questions that they answer differently to w. It reports whether there are none.
 func checkAnswers(ctx context.Context, coreDNS string, blocks []corefile.Block, f config.File, w io.Writer) (same bool, err error) {
-	source := dnsnode.ClusterDNSKind().FromText(f)
-	server, err := source.Load()
-	if err != nil {
-		return false, fmt.Errorf("--check: only the Corefile of a cluster DNS server can be compared: %w", err)
-	}
-	ctx, stop := context.WithTimeout(ctx, checkTimeout)
-	defer stop()
+	port, ports, texts := freePort(), map[string]string{}, []string{}
 	dir, err := os.MkdirTemp("", "import-corefile")
 	if err != nil {
 		return false, err
 	}
 	defer os.RemoveAll(dir)
-	port, ports, texts := freePort(), map[string]string{}, []string{}
+	own, err := ownServer(f, netip.MustParseAddrPort("127.0.0.1:"+port), dir)
+	if err != nil {
+		return false, err
+	}
+	ctx, stop := context.WithTimeout(ctx, checkTimeout)
+	defer stop()
 	for _, b := range blocks {
 		for _, key := range b.Keys {
 			_, at := corefile.SplitKey(key)
@@ -76,11 +76,8 @@ func checkAnswers(ctx context.Context, coreDNS string, blocks []corefile.Block, 
 		text, err := exec.CommandContext(ctx, coreDNS, "-conf", filepath.Join(dir, "Corefile")).CombinedOutput()
 		ended <- fmt.Errorf("%s: %w: %s", coreDNS, err, excerpt.Text(string(bytes.TrimSpace(text)), 500))
 	}()
-	server.Addrs, server.HTTP, server.Lameduck = []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:" + port)}, "", "0s"
-	server.Manifests = []string{dir}
 	go func() {
-		process := daemon.Process{Metrics: daemon.NewRegistry(""), Stdout: io.Discard, Log: slog.New(slog.DiscardHandler)}
-		ended <- dnsnode.RunClusterDNS(ctx, process, source, server)
+		ended <- own(ctx, daemon.Process{Metrics: daemon.NewRegistry(""), Stdout: io.Discard, Log: slog.New(slog.DiscardHandler)})
 	}()
 	for _, p := range append(slices.Collect(maps.Values(ports)), port) {
 		if err := awaitServer(ctx, p, ended); err != nil {
@@ -94,6 +91,21 @@ func checkAnswers(ctx context.Context, coreDNS string, blocks []corefile.Block, 
 	fmt.Fprintf(w, "%d of %d questions have different answers; not compared: %s\n", len(different), len(c.Names)*len(checkedTypes),
 		strings.Join(append(c.Omitted, "local names"), ", "))
 	return len(different) == 0, ctx.Err()
+}
+
+// ownServer returns this server with configuration f, which listens on an address, and does not change the node. A cluster
+// DNS server has the manifests in a directory.
+func ownServer(f config.File, listen netip.AddrPort, manifests string) (run func(context.Context, daemon.Process) error, err error) {
+	if t, _ := v1alpha1.ReadTypeMeta(f.Text); t.Kind == v1alpha1.KindNodeCache {
+		source := dnsnode.NodeCacheKind().FromText(f)
+		c, err := source.Load()
+		c.Addrs, c.Interface, c.Notrack, c.HTTP = []netip.AddrPort{listen}, "", "disabled", ""
+		return func(ctx context.Context, p daemon.Process) error { return dnsnode.RunNodeCache(ctx, p, source, c) }, err
+	}
+	source := dnsnode.ClusterDNSKind().FromText(f)
+	c, err := source.Load()
+	c.Addrs, c.HTTP, c.Lameduck, c.Manifests = []netip.AddrPort{listen}, "", "0s", []string{manifests}
+	return func(ctx context.Context, p daemon.Process) error { return dnsnode.RunClusterDNS(ctx, p, source, c) }, err
 }
 
 // awaitServer waits until a server answers, or one has ended.
@@ -131,7 +143,7 @@ func compareAnswers(ctx context.Context, names []corefile.Question, port string)
 // servers may fail.
 func compareAnswer(ctx context.Context, q corefile.Question, qtype uint16, port string) []string {
 	want, got := "", "-"
-	for tries := 0; want != got && tries < 3 && ctx.Err() == nil; tries++ {
+	for tries := 0; want != got && got != localAnswer && tries < 3 && ctx.Err() == nil; tries++ {
 		time.Sleep(time.Duration(tries) * 100 * time.Millisecond)
 		peer, own := exchange(ctx, q.Port, q.Name, qtype), exchange(ctx, port, q.Name, qtype)
 		want, got = answerText(peer, own), answerText(own, own)

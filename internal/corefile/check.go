@@ -133,33 +133,46 @@ func (d Directive) text() (text string) {
 
 var nameInText = regexp.MustCompile(`[A-Za-z0-9_.:-]+`)
 
-// questionNames returns maxNames names: those in texts, the first of which is a Corefile, and others of their labels.
+// questionNames returns at most maxNames names: those in texts, the first of which is a Corefile, and others of their
+// labels. None is there twice, whatever its case: the TTL of a cached answer has counted down.
 func questionNames(texts []string) (names []string) {
-	labels := []string{"x", "a-b", "host7", "--"}
+	labels, seen := []string{"x", "a-b", "host7", "--"}, map[string]bool{}
+	add := func(name string) {
+		if lower := strings.ToLower(name); isQuestion(name) && !seen[lower] {
+			names, seen[lower] = append(names, name), true
+		}
+	}
 	for i, text := range texts {
 		for _, word := range nameInText.FindAllString(strings.ReplaceAll(text, `\.`, "."), -1) {
-			word = strings.Trim(word, ".-:")
-			if addr, err := netip.ParseAddr(word); err == nil {
-				word, _ = dns.ReverseAddr(addr.String())
-			}
-			word, _, _ = strings.Cut(word, ":") // a port
-			word = strings.TrimSuffix(word, ".")
-			if (i > 0 || strings.Contains(word, ".")) && !slices.Contains(names, word) && len(names) < maxNames/2 {
-				names = append(names, word)
+			word = nameOf(word)
+			if (i > 0 || strings.Contains(word, ".")) && len(names) < maxNames/2 {
+				add(word)
 			}
 			labels = append(labels, strings.Split(word, ".")...)
 		}
 	}
 	known, r := slices.Clone(names), rand.New(rand.NewPCG(1, uint64(len(labels)))) // the same names in each run
 	label := func() string { return labels[r.IntN(len(labels))] }
-	for len(known) > 0 && len(names) < maxNames {
+	for tries := 0; len(known) > 0 && len(names) < maxNames && tries < 4*maxNames; tries++ {
 		name := known[r.IntN(len(known))]
 		_, rest, _ := strings.Cut(name, ".")
-		names = append(names, label()+[]string{"", "."}[r.IntN(2)]+[]string{name, rest, label() + "." + label()}[r.IntN(3)])
+		add(label() + []string{"", "."}[r.IntN(2)] + []string{name, rest, label() + "." + label()}[r.IntN(3)])
 	}
-	isInvalid := func(name string) bool {
-		_, ok := dns.IsDomainName(name)
-		return !ok || strings.Trim(name, ".") != name || strings.Contains(name, "..")
+	return names
+}
+
+// nameOf returns the name in a word, or the reverse name of an address.
+func nameOf(word string) string {
+	word = strings.Trim(word, ".-:")
+	if addr, err := netip.ParseAddr(word); err == nil {
+		word, _ = dns.ReverseAddr(addr.String())
 	}
-	return slices.DeleteFunc(names, isInvalid)
+	word, _, _ = strings.Cut(word, ":") // a port
+	return strings.TrimSuffix(word, ".")
+}
+
+// isQuestion reports whether name is a domain name without a dot at its end.
+func isQuestion(name string) bool {
+	_, ok := dns.IsDomainName(name)
+	return ok && strings.Trim(name, ".") == name && !strings.Contains(name, "..")
 }

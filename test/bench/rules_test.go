@@ -94,20 +94,76 @@ func TestImport_Answers(t *testing.T) {
 			text := ".:53 {\nlog " + strings.Join(owners, " ") + "\n" + rules + clusterPlugin +
 				"\nforward . UPSTREAM\ncache 30\n}\n" + blocks
 			writeFile(t, dir, "Corefile", strings.ReplaceAll(text, "UPSTREAM", all.Addr.String()))
-			cmd := exec.CommandContext(t.Context(), program, "import-corefile", "--check", coreDNS, "Corefile")
-			cmd.Dir = dir
-			var errors strings.Builder
-			cmd.Stderr = &errors
-			err := cmd.Run()
-			found := regexp.MustCompile(`(\d+) of (\d+) questions have different answers`).FindStringSubmatch(errors.String())
-			if found == nil {
-				t.Fatal(err, errors.String())
-			}
 			want := cmp.Or(map[string]string{"hosts": "1"}[name], "0")
-			if questions, _ := strconv.Atoi(found[2]); found[1] != want || questions < 2000 || want != "0" && err == nil {
-				t.Error(err, errors.String())
-			}
-			t.Log(found[0])
+			checkImport(t, dir, coreDNS, program, want)
 		})
 	}
+}
+
+// nodeLocal is the Corefile of NodeLocal DNSCache with the placeholders of its manifest.
+const nodeLocal = `__PILLAR__DNS__DOMAIN__:53 {
+  errors
+  cache {
+    success 9984 30
+    denial 9984 5
+  }
+  reload
+  loop
+  bind __PILLAR__LOCAL__DNS__ __PILLAR__DNS__SERVER__
+  forward . __PILLAR__CLUSTER__DNS__ {
+    force_tcp
+  }
+  prometheus :9253
+  health __PILLAR__LOCAL__DNS__:8080
+}
+in-addr.arpa:53 ip6.arpa:53 {
+  errors
+  cache 30
+  reload
+  loop
+  bind __PILLAR__LOCAL__DNS__ __PILLAR__DNS__SERVER__
+  forward . __PILLAR__CLUSTER__DNS__ {
+    force_tcp
+  }
+  prometheus :9253
+}
+.:53 {
+  errors
+  cache 30
+  reload
+  loop
+  bind __PILLAR__LOCAL__DNS__ __PILLAR__DNS__SERVER__
+  forward . __PILLAR__UPSTREAM__SERVERS__
+  prometheus :9253
+}
+`
+
+// TestImport_NodeLocal: as TestImport_Answers, for a node cache.
+func TestImport_NodeLocal(t *testing.T) {
+	dir := t.TempDir()
+	coreDNS, program := build(t, dir)
+	records := dnstest.Reply(dnstest.Records(t, readFile(t, "testdata/records.zone")))
+	cluster, upstream := dnstest.Start(t, records), dnstest.Start(t, records)
+	writeFile(t, dir, "Corefile", nodeLocal)
+	checkImport(t, dir, coreDNS, program, "0", "--set", "__PILLAR__DNS__DOMAIN__=cluster.local",
+		"--set", "__PILLAR__LOCAL__DNS__=169.254.20.10", "--set", "__PILLAR__DNS__SERVER__=10.96.0.10",
+		"--set", "__PILLAR__CLUSTER__DNS__="+cluster.Addr.String(), "--set", "__PILLAR__UPSTREAM__SERVERS__="+upstream.Addr.String())
+}
+
+// checkImport checks that import-corefile finds as many questions with different answers for the Corefile in a directory.
+func checkImport(t *testing.T, dir, coreDNS, program, different string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, append([]string{"import-corefile", "--check", coreDNS, "Corefile"}, args...)...)
+	cmd.Dir = dir
+	var errors strings.Builder
+	cmd.Stderr = &errors
+	err := cmd.Run()
+	found := regexp.MustCompile(`(\d+) of (\d+) questions have different answers`).FindStringSubmatch(errors.String())
+	if found == nil {
+		t.Fatal(err, errors.String())
+	}
+	if questions, _ := strconv.Atoi(found[2]); found[1] != different || questions < 2000 || different != "0" && err == nil {
+		t.Error(err, errors.String())
+	}
+	t.Log(found[0])
 }
