@@ -79,7 +79,8 @@ func checkFile(f config.File, fieldsOnly bool) ([]v1alpha1.Finding, error) {
 	return list, err
 }
 
-// kindOf returns the kind of a configuration file. A Corefile has none: its first line begins a block.
+// kindOf returns the kind of a configuration file. A Corefile has none: its first line begins a block, or
+// has the zone of the only one.
 func kindOf(f config.File) (string, error) {
 	kind, err := f.Kind()
 	if err == nil {
@@ -88,7 +89,7 @@ func kindOf(f config.File) (string, error) {
 	for line := range strings.Lines(string(f.Text)) {
 		line, _, _ = strings.Cut(line, "#")
 		if line = strings.TrimSpace(line); line != "" {
-			if strings.Index(line, "{") > 0 && !strings.Contains(line, ": ") {
+			if line[0] == '.' || strings.Index(line, "{") > 0 && !strings.Contains(line, ": ") {
 				return corefileKey, nil
 			}
 			break

@@ -31,14 +31,16 @@ func parseRewrite(d Directive) (s rewriteStanza, problem string) {
 			words = append(append(slices.Clip(words), line.Name), line.Args...)
 		}
 	}
-	if len(words) > 0 && (words[0] == "stop" || words[0] == "continue") {
-		s.continues, words = words[0] == "continue", words[1:]
+	if len(words) > 0 && slices.Contains([]string{"stop", "continue"}, strings.ToLower(words[0])) {
+		s.continues, words = strings.EqualFold(words[0], "continue"), words[1:]
 	}
 	if len(words) == 0 {
 		return s, "a rule is missing"
 	}
-	s.kind, words = words[0], words[1:]
+	s.kind, words = strings.ToLower(words[0]), words[1:]
 	switch {
+	case !slices.Contains(rewriteKinds, s.kind):
+		return s, fmt.Sprintf("%q: want one of %s", s.kind, strings.Join(rewriteKinds, ", "))
 	case s.kind != "name":
 		return s, ""
 	case len(words) < 2:
@@ -62,6 +64,8 @@ func parseRewrite(d Directive) (s rewriteStanza, problem string) {
 	s.answers = strings.Join(words, " ")
 	return s, checkAnswerOptions(words)
 }
+
+var rewriteKinds = []string{"name", "class", "type", "edns0", "ttl", "cname", "rcode"}
 
 // normalName returns a name as CoreDNS reads it.
 func normalName(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) + "." }

@@ -225,29 +225,40 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// TestRefused_Rewrite: CoreDNS v1.15.0 refuses the same stanzas.
-func TestRefused_Rewrite(t *testing.T) {
+// TestRefused: CoreDNS v1.15.0 refuses the same stanzas.
+func TestRefused(t *testing.T) {
 	for stanza, refused := range map[string]bool{
-		"rewrite name a":                                      true,
-		"rewrite name regex ( a":                              true,
-		"rewrite name regex a {1}":                            true,
-		"rewrite name regex a {0}":                            true,
-		"rewrite name a b answer auto":                        true,
-		"rewrite name suffix a b auto":                        true,
-		"rewrite name suffix a b answer":                      true,
-		"rewrite stop":                                        true,
-		"rewrite {\nname suffix a b\nname suffix c d\n}":      true,
-		"rewrite name regex a b answer auto answer name c d":  true,
-		"rewrite name regex a b answer name (c) {0}{1}":       true,
-		"rewrite name regex a b answer name (c) {2}":          false,
-		"rewrite name regex a b answer auto answer value c d": false,
-		"rewrite name regex a b answer name c d value e f":    false,
-		"rewrite name regex a b metadata answer auto":         false,
-		"rewrite name exact a":                                false,
-		"rewrite stop {\nname a b\n}":                         false,
-		"rewrite stop {\nname regex {$PATTERN}\n}":            false,
-		"rewrite ttl exact a.example 30":                      false,
-		"rewrite continue {\nttl regex (.*) 30\n}":            false,
+		"reload\nreload":                   false,
+		"log . {\nclass denial error\n}":   false,
+		"log . {\nclass denial surplus\n}": true,
+		"import":                           true,
+		"import a.override b.override":     true,
+		"rewrite sotp {\nname a b\n}":      true,
+		"dns64 64:ff9b:/96":                true,
+		"template IN A {\nanswer \"{{ .Name }} 60 IN A 192.0.2.1\"\n}": false,
+		"template IN A {\nanswer {{ .Name \"}} 60 IN A 192.0.2.1\"\n}": true,
+		"hosts {\nno_reverse yes\n}":                                   false,
+		"rewrite Stop {\nNAME a b\n}":                                  false,
+		"rewrite name a":                                               true,
+		"rewrite name regex ( a":                                       true,
+		"rewrite name regex a {1}":                                     true,
+		"rewrite name regex a {0}":                                     true,
+		"rewrite name a b answer auto":                                 true,
+		"rewrite name suffix a b auto":                                 true,
+		"rewrite name suffix a b answer":                               true,
+		"rewrite stop":                                                 true,
+		"rewrite {\nname suffix a b\nname suffix c d\n}":               true,
+		"rewrite name regex a b answer auto answer name c d":           true,
+		"rewrite name regex a b answer name (c) {0}{1}":                true,
+		"rewrite name regex a b answer name (c) {2}":                   false,
+		"rewrite name regex a b answer auto answer value c d":          false,
+		"rewrite name regex a b answer name c d value e f":             false,
+		"rewrite name regex a b metadata answer auto":                  false,
+		"rewrite name exact a":                                         false,
+		"rewrite stop {\nname a b\n}":                                  false,
+		"rewrite stop {\nname regex {$PATTERN}\n}":                     false,
+		"rewrite ttl exact a.example 30":                               false,
+		"rewrite continue {\nttl regex (.*) 30\n}":                     false,
 	} {
 		blocks, problems := Parse(". {\n" + stanza + "\n}")
 		problems = append(problems, Refused(blocks, func(bool) bool { return true })...)

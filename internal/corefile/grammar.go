@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -232,6 +233,10 @@ func checkKind(kind, arg string) string {
 		ok = !strings.Contains(arg, ",") && (!hasScheme || slices.Contains([]string{"dns", "tls", "https", "quic"}, scheme))
 	case "address":
 		_, _, err = net.SplitHostPort(arg)
+	case "network":
+		_, err = netip.ParsePrefix(arg)
+	case "template":
+		ok = strings.Count(arg, "{{") == strings.Count(arg, "}}")
 	case "regexp":
 		_, err = regexp.Compile(arg)
 	case "rcode":
