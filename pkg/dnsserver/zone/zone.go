@@ -90,7 +90,7 @@ func (z *Zone) Snapshot() *Snapshot { return z.current.Load() }
 func (z *Zone) Update(serial uint32, apply func(*Edit)) {
 	now := z.current.Load()
 	apply(&Edit{zone: z, next: &z.draft})
-	if z.draft == *now || !z.draft.loaded && !now.loaded {
+	if z.draft == *now {
 		return
 	}
 	// Serial number arithmetic, RFC 1982 section 3.2.
@@ -98,8 +98,13 @@ func (z *Zone) Update(serial uint32, apply func(*Edit)) {
 		z.draft.serial = serial
 	}
 	next := z.draft
+	if next.loaded || now.loaded {
+		z.gen++
+	} else {
+		next = *now
+		next.serial = z.draft.serial
+	}
 	z.current.Store(&next)
-	z.gen++
 }
 
 // Snapshot is the zone at one instant. It is immutable.
