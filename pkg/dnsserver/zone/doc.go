@@ -13,7 +13,7 @@
 // [Edit.SetLoaded] no name is [NXDomain]: the result is [Unknown].
 //
 // Names below a Service are not stored. They are computed from its ports and endpoints,
-// which keeps an endpoint at about 50 bytes and its reverse name at 150.
+// which keeps an endpoint at about 50 bytes and its reverse name at 70.
 //
 // # Beyond the specification
 //

@@ -168,7 +168,7 @@ func (e *Edit) editPods(namespace string, addr netip.Addr, change func([]*Pod) [
 // copyService returns the published service, nil if there is none, and a copy to change.
 func (e *Edit) copyService(namespace, name string) (old, next *service) {
 	if old = e.next.service(namespace, name); old == nil {
-		return nil, &service{identity: &identity{namespace, name}}
+		return nil, &service{identity: &identity{namespace: namespace, name: name}}
 	}
 	return old, &service{identity: old.identity, spec: old.spec, slices: slices.Clone(old.slices), named: old.named}
 }
@@ -202,10 +202,10 @@ func (e *Edit) publish(old, next *service) {
 		e.editNamespace(next.namespace, func(n *namespace) { n.services++ })
 	}
 	for _, addr := range old.clusterIPs() {
-		e.countOwner(addr, owner{id: next.identity, cluster: true}, -1)
+		e.countOwner(addr, owner{id: next.identity, slices: -1, cluster: true})
 	}
 	for _, addr := range next.clusterIPs() {
-		e.countOwner(addr, owner{id: next.identity, cluster: true}, 1)
+		e.countOwner(addr, owner{id: next.identity, slices: 1, cluster: true})
 	}
 }
 
@@ -214,12 +214,12 @@ func (e *Edit) publish(old, next *service) {
 func (e *Edit) replaceOwners(old *service, before *EndpointSlice, next *service, after *EndpointSlice) {
 	for ep := range old.servedFrom(before) {
 		if !next.servesFrom(after, ep) {
-			e.countOwner(ep.Addr, owner{id: next.identity, host: ep.Hostname}, -1)
+			e.countOwner(ep.Addr, owner{id: next.identity.of(ep), slices: -1})
 		}
 	}
 	for ep := range next.servedFrom(after) {
 		if !old.servesFrom(before, ep) {
-			e.countOwner(ep.Addr, owner{id: next.identity, host: ep.Hostname}, 1)
+			e.countOwner(ep.Addr, owner{id: next.identity.of(ep), slices: 1})
 		}
 	}
 }
@@ -256,42 +256,49 @@ func (s *service) servesFrom(slice *EndpointSlice, ep Endpoint) bool {
 	return false
 }
 
-// owner is a name that has a PTR record at an address: a Service at its cluster IP, or an endpoint.
+// owner is a name that has a PTR record at an address: a Service at its cluster IP, or an endpoint. It is immutable once
+// published.
 type owner struct {
-	id      *identity
-	host    string // the endpoint's Hostname
-	cluster bool
+	id   *identity // of the Service; with the hostname of the endpoint if it has one
+	next *owner    // at the same address, in the order of compareOwners
 
 	// slices is the number of slices that the endpoint is in, and 1 for a cluster IP. While
 	// the controller moves an endpoint between slices it is in both.
-	slices int32
+	slices  int32
+	cluster bool
 }
 
 // compareOwners sorts cluster IPs first, then by name.
-func compareOwners(a, b owner) int {
+func compareOwners(a, b *owner) int {
 	if a.cluster != b.cluster {
 		if a.cluster {
 			return -1
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(a.id.namespace, b.id.namespace), cmp.Compare(a.id.name, b.id.name), cmp.Compare(a.host, b.host))
+	return cmp.Or(cmp.Compare(a.id.namespace, b.id.namespace), cmp.Compare(a.id.name, b.id.name), cmp.Compare(a.id.host, b.id.host))
 }
 
-// countOwner adds n to the number of slices in which an owner is.
-func (e *Edit) countOwner(addr netip.Addr, o owner, n int) {
+// count returns a list of owners in which x has x.slices more. Readers have the old list.
+func (o *owner) count(x *owner) *owner {
+	if o == nil || compareOwners(o, x) > 0 {
+		if x.slices <= 0 {
+			return o
+		}
+		x.next = o
+		return x
+	}
+	next := *o
+	if compareOwners(o, x) < 0 {
+		next.next = o.next.count(x)
+	} else if next.slices += x.slices; next.slices <= 0 {
+		return o.next
+	}
+	return &next
+}
+
+// countOwner adds an owner of an address to as many slices as it has, which may be less than 0.
+func (e *Edit) countOwner(addr netip.Addr, x owner) {
 	key := addrKey(addr)
-	owners := slices.Clone(e.next.owners(key)) // readers have the old ones
-	i, found := slices.BinarySearchFunc(owners, o, compareOwners)
-	if !found {
-		owners = slices.Insert(owners, i, o)
-	}
-	if owners[i].slices += int32(n); owners[i].slices <= 0 {
-		owners = slices.Delete(owners, i, i+1)
-	}
-	if len(owners) == 0 {
-		e.next.addrs.set(e.zone.gen, key, nil)
-	} else {
-		e.next.addrs.set(e.zone.gen, key, &owners)
-	}
+	e.next.addrs.set(e.zone.gen, key, e.next.addrs.get(key).count(&x))
 }

@@ -40,7 +40,7 @@ type Node struct {
 	snapshot    *Snapshot
 	svc         *service // SRV of its ports
 	port, proto string   // "": all named ports of svc
-	owners      []owner  // PTR
+	owners      *owner   // PTR
 	addr        netip.Addr
 }
 
@@ -238,7 +238,7 @@ func (s *Snapshot) lookupNameServer(path []string, external bool) (Node, bool) {
 func (s *Snapshot) nameServers() []*service {
 	var found []*service
 	for _, addr := range s.config.Local {
-		for _, o := range s.owners(addrKey(addr)) {
+		for o := range s.owners(addrKey(addr)) {
 			svc := s.service(o.id.namespace, o.id.name)
 			if !o.cluster && !svc.view().large && !slices.Contains(found, svc) {
 				found = append(found, svc)

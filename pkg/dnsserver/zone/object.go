@@ -142,9 +142,18 @@ type service struct {
 	cachedTargets atomic.Pointer[targets]
 }
 
-// identity is shared by all versions of a service and by its reverse names.
+// identity is shared by all versions of a service and by its reverse names, except those of endpoints with a hostname.
 type identity struct {
 	namespace, name string
+	host            string // of an endpoint
+}
+
+// of returns the identity of an endpoint of the service.
+func (i *identity) of(e Endpoint) *identity {
+	if e.Hostname == "" {
+		return i
+	}
+	return &identity{i.namespace, i.name, e.Hostname}
 }
 
 // exists reports whether the Service itself has been put.

@@ -31,12 +31,12 @@ func (s *service) hasPort(name, proto string) bool {
 // A cluster IP has one name, that of its Service.
 func (n Node) PTR(limit int) []fqdn.Name {
 	var names []fqdn.Name
-	for _, o := range n.owners[:min(len(n.owners), limit)] {
+	for o := n.owners; o != nil && len(names) < limit; o = o.next {
 		name := n.snapshot.serviceName(o.id)
 		if o.cluster {
 			return []fqdn.Name{name}
 		}
-		names = append(names, fqdn.Join(name, hostLabel(o.host, n.addr)))
+		names = append(names, fqdn.Join(name, hostLabel(o.id.host, n.addr)))
 	}
 	return names
 }
@@ -274,24 +274,29 @@ func (s *Snapshot) largeHostAddrs(svc *service, label string) (v4, v6 []netip.Ad
 	if !ok {
 		return nil, nil
 	}
-	if !slices.ContainsFunc(s.owners(addrKey(addr)), func(o owner) bool { return !o.cluster && o.id == svc.identity }) {
-		return nil, nil
+	for o := range s.owners(addrKey(addr)) {
+		if !o.cluster && o.id == svc.identity {
+			return splitFamilies([]netip.Addr{addr})
+		}
 	}
-	return splitFamilies([]netip.Addr{addr})
+	return nil, nil
 }
 
 // HasEndpoint reports whether an address is that of an endpoint of a Service. Endpoints that
 // are not ready do not count, unless the Service has PublishNotReady.
 func (s *Snapshot) HasEndpoint(namespace, service string, addr netip.Addr) bool {
-	return slices.ContainsFunc(s.owners(addrKey(addr)), func(o owner) bool {
-		return !o.cluster && o.id.namespace == namespace && o.id.name == service
-	})
+	for o := range s.owners(addrKey(addr)) {
+		if !o.cluster && o.id.namespace == namespace && o.id.name == service {
+			return true
+		}
+	}
+	return false
 }
 
-// owners returns the names with a PTR record at an address, given its key.
-func (s *Snapshot) owners(key string) []owner {
-	if found := s.addrs.get(key); found != nil {
-		return *found
+// owners yields the names with a PTR record at an address, given its key.
+func (s *Snapshot) owners(key string) iter.Seq[*owner] {
+	return func(yield func(*owner) bool) {
+		for o := s.addrs.get(key); o != nil && yield(o); o = o.next {
+		}
 	}
-	return nil
 }

@@ -156,9 +156,9 @@ func (s *Snapshot) lookupReverse(name fqdn.Name) (Status, fqdn.Name, Node) {
 	if !ok {
 		return NotInZone, "", Node{}
 	}
-	var owners []owner
+	var owners *owner
 	if isAddr {
-		owners = s.owners(key)
+		owners = s.addrs.get(key)
 	}
 	node := Node{snapshot: s, owners: owners, addr: prefix(key).Addr()}
 	zone, inRanges := s.reverseZone(above, key)

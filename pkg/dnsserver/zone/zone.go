@@ -116,7 +116,7 @@ type Snapshot struct {
 
 	namespaces tree[namespace] // by name
 	services   tree[service]   // by serviceKey
-	addrs      tree[[]owner]   // by addrKey
+	addrs      tree[owner]     // by addrKey: the first one
 	pods       tree[addrPods]  // by labelKey of the namespace and addrKey
 }
 
