@@ -43,6 +43,7 @@ func run[C any](
 			background, err := s.apply(r.Forward)
 			if err == nil {
 				s.SetQueryLog(queries.apply(r.Queries))
+				s.log.Info("configuration applied", r.Forward.attrs()...)
 			}
 			return background, err
 		},
@@ -140,12 +141,16 @@ func (s *server) apply(c forwarding) (background daemon.Task, err error) {
 			return daemon.RunAll(ctx, watch, pinned.run, func(ctx context.Context) error { return next.run(ctx, s.hostChanged) })
 		}
 	}
+	return background, nil
+}
+
+// attrs returns the attributes of a log line.
+func (c forwarding) attrs() []any {
 	attrs := []any{"upstreams", c.Upstreams, "resolvConf", c.ResolvConf, "stubDomains", c.Stubs}
 	if len(c.Cluster) > 0 {
 		attrs = append(attrs, "clusterDNS", c.Cluster)
 	}
-	s.log.Info("configuration applied", attrs...)
-	return background, nil
+	return attrs
 }
 
 // hostChanged applies a change of the host file to the server. It ignores a forwarder that
