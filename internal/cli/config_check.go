@@ -186,12 +186,12 @@ func read(ctx context.Context, path string, stdin io.Reader) (entries []entry, p
 }
 
 // renderedEntries returns the configuration files in the ConfigMaps among several documents, as helm template
-// prints them. Each ConfigMap is read with the lines before it, which are empty.
+// prints them. Each ConfigMap, and each document with an error, is read with the lines before it, which are empty.
 func renderedEntries(f config.File) (entries []entry, passed []string, err error) {
 	before := 0
 	for text := range bytes.SplitSeq(f.Text, []byte("\n---\n")) {
 		t, err := v1alpha1.ReadTypeMeta(text)
-		if err == nil && t.Kind == configMapKind && bytes.Contains(text, []byte(v1alpha1.GroupVersion)) {
+		if bytes.Contains(text, []byte(v1alpha1.GroupVersion)) && (t.Kind == configMapKind || err != nil && len(text) < len(f.Text)) {
 			padded := slices.Concat(bytes.Repeat([]byte("\n"), before), text)
 			more, keys, err := configMapEntries(config.File{Path: f.Path, Text: padded})
 			if err != nil {
