@@ -202,26 +202,36 @@ func (e *Edit) publish(old, next *service) {
 		e.editNamespace(next.namespace, func(n *namespace) { n.services++ })
 	}
 	for _, addr := range old.clusterIPs() {
-		e.countOwner(addr, owner{id: next.identity, slices: -1, cluster: true})
+		e.countOwners(addr, owner{id: next.identity, slices: -1, cluster: true})
 	}
 	for _, addr := range next.clusterIPs() {
-		e.countOwner(addr, owner{id: next.identity, slices: 1, cluster: true})
+		e.countOwners(addr, owner{id: next.identity, slices: 1, cluster: true})
 	}
 }
 
 // replaceOwners replaces the reverse names of the endpoints that old serves from a slice with
 // those that next serves from that slice. Each may be nil.
 func (e *Edit) replaceOwners(old *service, before *EndpointSlice, next *service, after *EndpointSlice) {
+	var addr netip.Addr
+	var changes []owner // at addr, as the endpoints of a slice are sorted
+	change := func(ep Endpoint, slices int32) {
+		if ep.Addr != addr {
+			e.countOwners(addr, changes...)
+			addr, changes = ep.Addr, changes[:0]
+		}
+		changes = append(changes, owner{id: next.identity.of(ep), slices: slices})
+	}
 	for ep := range old.servedFrom(before) {
 		if !next.servesFrom(after, ep) {
-			e.countOwner(ep.Addr, owner{id: next.identity.of(ep), slices: -1})
+			change(ep, -1)
 		}
 	}
 	for ep := range next.servedFrom(after) {
 		if !old.servesFrom(before, ep) {
-			e.countOwner(ep.Addr, owner{id: next.identity.of(ep), slices: 1})
+			change(ep, 1)
 		}
 	}
+	e.countOwners(addr, changes...)
 }
 
 // servedFrom yields the distinct endpoints that s serves from a slice, which may be nil.
@@ -259,8 +269,11 @@ func (s *service) servesFrom(slice *EndpointSlice, ep Endpoint) bool {
 // owner is a name that has a PTR record at an address: a Service at its cluster IP, or an endpoint. It is immutable once
 // published.
 type owner struct {
-	id   *identity // of the Service; with the hostname of the endpoint if it has one
-	next *owner    // at the same address, in the order of compareOwners
+	id *identity // of the Service; with the hostname of the endpoint if it has one
+
+	// others are further owners of the same address, if this is the first in the order of compareOwners. Most addresses
+	// have one owner.
+	others *[]owner
 
 	// slices is the number of slices that the endpoint is in, and 1 for a cluster IP. While
 	// the controller moves an endpoint between slices it is in both.
@@ -269,7 +282,7 @@ type owner struct {
 }
 
 // compareOwners sorts cluster IPs first, then by name.
-func compareOwners(a, b *owner) int {
+func compareOwners(a, b owner) int {
 	if a.cluster != b.cluster {
 		if a.cluster {
 			return -1
@@ -279,26 +292,47 @@ func compareOwners(a, b *owner) int {
 	return cmp.Or(cmp.Compare(a.id.namespace, b.id.namespace), cmp.Compare(a.id.name, b.id.name), cmp.Compare(a.id.host, b.id.host))
 }
 
-// count returns a list of owners in which x has x.slices more. Readers have the old list.
-func (o *owner) count(x *owner) *owner {
-	if o == nil || compareOwners(o, x) > 0 {
-		if x.slices <= 0 {
-			return o
+// all yields the owners of an address, given the first, which may be nil.
+func (o *owner) all() iter.Seq[*owner] {
+	return func(yield func(*owner) bool) {
+		if o == nil || !yield(o) || o.others == nil {
+			return
 		}
-		x.next = o
-		return x
+		for i := range *o.others {
+			if !yield(&(*o.others)[i]) {
+				return
+			}
+		}
 	}
-	next := *o
-	if compareOwners(o, x) < 0 {
-		next.next = o.next.count(x)
-	} else if next.slices += x.slices; next.slices <= 0 {
-		return o.next
-	}
-	return &next
 }
 
-// countOwner adds an owner of an address to as many slices as it has, which may be less than 0.
-func (e *Edit) countOwner(addr netip.Addr, x owner) {
+// countOwners adds the owners of an address in changes to as many slices as each has, which may be less than 0. All of a
+// slice are added at once: a copy of the others, which may be many, is made for readers.
+func (e *Edit) countOwners(addr netip.Addr, changes ...owner) {
+	if len(changes) == 0 {
+		return
+	}
+	var owners []owner
 	key := addrKey(addr)
-	e.next.addrs.set(e.zone.gen, key, e.next.addrs.get(key).count(&x))
+	for o := range e.next.owners(key) {
+		owners = append(owners, owner{id: o.id, slices: o.slices, cluster: o.cluster})
+	}
+	for _, x := range changes {
+		i, found := slices.BinarySearchFunc(owners, x, compareOwners)
+		if !found {
+			owners = slices.Insert(owners, i, owner{id: x.id, cluster: x.cluster})
+		}
+		if owners[i].slices += x.slices; owners[i].slices <= 0 {
+			owners = slices.Delete(owners, i, i+1)
+		}
+	}
+	var first *owner
+	if len(owners) > 0 {
+		first = &owners[0]
+	}
+	if len(owners) > 1 {
+		others := owners[1:]
+		first.others = &others
+	}
+	e.next.addrs.set(e.zone.gen, key, first)
 }

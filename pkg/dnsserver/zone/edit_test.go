@@ -4,6 +4,7 @@
 package zone
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -131,6 +132,36 @@ func TestUpdate_Unloaded(t *testing.T) {
 		if want := []int{0, 2, 3, 4, 5}[i]; count(s) != want {
 			t.Errorf("edit %d: %d namespaces, want %d", i, count(s), want)
 		}
+	}
+}
+
+// TestUpdate_OneAddress: a slice with many endpoints at an address that has many more, as a tenant may write it, costs no
+// copy of them for each.
+func TestUpdate_OneAddress(t *testing.T) {
+	const most = 1000 // endpoints in a slice
+	z := newZone(t, Config{})
+	put := func(name string) {
+		s := EndpointSlice{Namespace: "a", Name: name, Service: "web"}
+		for i := range most {
+			s.Endpoints = append(s.Endpoints, Endpoint{Addr: addrs("10.0.0.1")[0], Hostname: fmt.Sprintf("%s-%d", name, i), Ready: true})
+		}
+		z.Update(1, func(e *Edit) {
+			e.PutService(Service{Namespace: "a", Name: "web"})
+			e.PutEndpointSlice(s)
+			e.SetLoaded()
+		})
+	}
+	put("first")
+	n := 0
+	if allocs := testing.AllocsPerRun(5, func() { n++; put(fmt.Sprint("more", n)) }); allocs > 10*most {
+		t.Errorf("%.0f allocations, want at most ten for each endpoint", allocs)
+	}
+	name, err := fqdn.ParseName("1.0.0.10.in-addr.arpa")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, node := z.Snapshot().Lookup(name); len(node.PTR(10*most)) != 7*most {
+		t.Errorf("%d names, want %d", len(node.PTR(10*most)), 7*most)
 	}
 }
 

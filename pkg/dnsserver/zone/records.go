@@ -31,7 +31,10 @@ func (s *service) hasPort(name, proto string) bool {
 // A cluster IP has one name, that of its Service.
 func (n Node) PTR(limit int) []fqdn.Name {
 	var names []fqdn.Name
-	for o := n.owners; o != nil && len(names) < limit; o = o.next {
+	for o := range n.owners.all() {
+		if len(names) == limit {
+			break
+		}
 		name := n.snapshot.serviceName(o.id)
 		if o.cluster {
 			return []fqdn.Name{name}
@@ -295,8 +298,5 @@ func (s *Snapshot) HasEndpoint(namespace, service string, addr netip.Addr) bool 
 
 // owners yields the names with a PTR record at an address, given its key.
 func (s *Snapshot) owners(key string) iter.Seq[*owner] {
-	return func(yield func(*owner) bool) {
-		for o := s.addrs.get(key); o != nil && yield(o); o = o.next {
-		}
-	}
+	return s.addrs.get(key).all()
 }
