@@ -136,6 +136,7 @@ var listIndex = regexp.MustCompile(`\[\d+\]`)
 // path, or the same name in another place. Otherwise the fields beside it.
 func similarField(t reflect.Type, unknown string) string {
 	path, paths := listIndex.ReplaceAllString(unknown, "[]"), fieldPaths(t, "")
+	paths = paths[:len(paths)-1] // the last is that of t itself
 	parent, name := path[:strings.LastIndex(path, ".")+1], path[strings.LastIndex(path, ".")+1:]
 	if i := slices.IndexFunc(paths, func(p string) bool { return strings.HasSuffix("."+p, "."+name) }); i >= 0 {
 		path = paths[i]

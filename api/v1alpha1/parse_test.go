@@ -87,6 +87,8 @@ func TestParse_Invalid(t *testing.T) {
 		{"the shim's file", v1alpha1.KindDNS, shim, `kind: is "ShimConfiguration", must be "DNSConfiguration"`},
 		{"unknown fields, each with its path", v1alpha1.KindShim, shim + "nodes: {}\nnode: {clusterDns: []}\n",
 			`unknown field "nodes": did you mean node?` + "\n" + `unknown field "node.clusterDns": did you mean node.clusterDNS?`},
+		{"an empty field", v1alpha1.KindShim, shim + `"": 1`,
+			`unknown field "": dnsconfigurer config defaults ShimConfiguration prints all fields`},
 		{"unknown fields in a list", v1alpha1.KindDNS, dns + "upstream: []\nsnapshots: s\nstubDomains: [{zone: a, server: b}]\n",
 			`unknown field "upstream": did you mean upstreams?` + "\n" + `unknown field "snapshots": did you mean snapshot?` + "\n" +
 				`unknown field "stubDomains[0].server": did you mean stubDomains[].servers?`},

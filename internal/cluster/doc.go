@@ -25,11 +25,12 @@
 // # Names
 //
 // The zone is the only store. One goroutine writes it, and applies all events that are waiting in one
-// edit. The zone is loaded when a complete list of every resource has arrived, and not before. It keeps
-// its names while the API server is unreachable. A server that starts without the API server reads the
-// [Snapshot] that an earlier process wrote, and marks the zone as stale; each resource is then replaced
-// as a whole when its first list is complete, so that no name is missing in between. A snapshot is used
-// as a whole or not at all: no answer is better than one of another cluster.
+// edit. The zone is loaded when a complete list of every resource has arrived, and not before: what is
+// built from their parts until then is not published. It keeps its names while the API server is
+// unreachable. A server that starts without the API server reads the [Snapshot] that an earlier process
+// wrote, and marks the zone as stale; each resource is then replaced as a whole when its first list is
+// complete, so that no name is missing in between. A snapshot is used as a whole or not at all: no answer
+// is better than one of another cluster.
 //
 // Objects and parts of objects that cannot have a name, such as labels of more than 63 bytes, are left
 // out and logged. The API server rejects all of them; manifests may contain them.

@@ -74,8 +74,8 @@ type objectKey struct {
 	types.NamespacedName
 }
 
-// maxBatch is the number of events that can wait for the writer, and the most that one
-// edit applies.
+// maxBatch is the number of changes that can wait for the writer, the most that one edit
+// applies, and the objects in each part of a first list.
 const maxBatch = 512
 
 // NewSyncer returns a Syncer. The zone stays empty until Run.

@@ -106,14 +106,17 @@ func (b *bench) featureQueries(ctx context.Context, r *report) error {
 	}
 	subjects := b.clusterDNS(0)
 	subjects = append(subjects[:1], subjects[2:]...)
-	for feature, change := range map[string]func(*peer.Cluster){
-		", log":   func(c *peer.Cluster) { c.Log = true },
-		", rules": func(c *peer.Cluster) { c.Rules = true },
+	for _, f := range []struct {
+		name   string
+		change func(*peer.Cluster)
+	}{
+		{", log", func(c *peer.Cluster) { c.Log = true }},
+		{", rules", func(c *peer.Cluster) { c.Rules = true }},
 	} {
-		subjects = append(subjects, b.subject(nameOurs+feature, b.binaries.dnsconfigurer, change),
-			&subject{name: nameCoreDNS + feature, run: func(ctx context.Context, dir string) (*peer.Process, error) {
+		subjects = append(subjects, b.subject(nameOurs+f.name, b.binaries.dnsconfigurer, f.change),
+			&subject{name: nameCoreDNS + f.name, run: func(ctx context.Context, dir string) (*peer.Process, error) {
 				c := b.cluster
-				change(&c)
+				f.change(&c)
 				c.Dir = dir
 				return peer.CoreDNS(ctx, b.binaries.coreDNS, c)
 			}})
