@@ -132,7 +132,7 @@ func TestReplicas_Loop(t *testing.T) {
 	}
 	looping := fmt.Sprintf(`dnsconfigurer_dns_upstream_looping{server=%q,zone="."} 1`, service)
 	for i, r := range replicas {
-		// A query that no server answers starts another probe, if the machine has lost the first.
+		// A probe that the machine has lost is sent again after 30 s.
 		r.eventually(t, i, "the loop", func() bool {
 			r.rcode("outside.example.")
 			return strings.Contains(r.metrics(), looping)

@@ -28,7 +28,9 @@ func TestSource_ErrorLocations(t *testing.T) {
 		{"below an item", header + "node:\n  rules:\n  - options: ['']\n",
 			[]string{`5:15 node.rules[0].options[0] | "": is not an option of resolv.conf(5)`}},
 		{"a type", header + "node: {nodeName: [1]}\n", []string{"3:8 node.nodeName | is a list, must be a string"}},
-		{"an unknown field", header + "modus: Force\n", []string{`3:1  | unknown field "modus"`}},
+		{"an unknown field", header + "modus: Force\n", []string{
+			`3:1  | unknown field "modus": dnsconfigurer config defaults ShimConfiguration prints all fields`,
+		}},
 		{"not YAML", header + "mode: [\n", []string{"3:0  | did not find expected node content"}},
 		{"no facts", header, []string{"none | node facts missing: set node.kubeletConfig, or node.clusterDNS, " +
 			"node.clusterDomain and node.resolvConf, each of which may be empty"}},

@@ -118,6 +118,21 @@ func TestRun_LoopRecheck(t *testing.T) {
 	}
 }
 
+// A lost probe is sent again after a tenth of LoopCheck, which is longer here than waitFor waits.
+func TestRun_LostProbe(t *testing.T) {
+	t.Parallel()
+	var loop upstream.LoopDetector
+	var probes atomic.Int64
+	s := serve(t, func(_ string, query *dns.Msg) [][]byte {
+		if query.Question[0].Qtype == dns.TypeHINFO && probes.Add(1) == 1 {
+			return nil
+		}
+		return [][]byte{pack(t, reply(query, dns.RcodeServerFailure))}
+	})
+	run(t, newClient(t, upstream.Config{Loop: &loop, LoopCheck: 70 * time.Second, TryTimeout: short}, s))
+	waitFor(t, "another probe", func() bool { return probes.Load() == 2 })
+}
+
 // Only a probe in flight is detected.
 func TestDetectProbe_OtherQueries(t *testing.T) {
 	var loop upstream.LoopDetector

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
@@ -66,13 +67,8 @@ func (c *Client) Run(ctx context.Context) error {
 		if c.cfg.Loop == nil {
 			continue
 		}
-		var probes sync.WaitGroup
-		servers, next := *c.servers.Load(), c.cfg.LoopCheck
-		for _, s := range servers {
-			probes.Go(func() { c.probeServer(ctx, s) })
-		}
-		probes.Wait()
-		if slices.ContainsFunc(servers, func(s *server) bool { return s.looping.Load() }) {
+		next := c.cfg.LoopCheck
+		if c.probeServers(ctx) {
 			next /= loopRecheck
 		}
 		last = time.Now()
@@ -119,22 +115,37 @@ func (c *Client) start(run, drain func()) bool {
 	return true
 }
 
+// probeServers sends a probe to each server. It reports whether to send others soon.
+func (c *Client) probeServers(ctx context.Context) bool {
+	var probes sync.WaitGroup
+	var again atomic.Bool
+	for _, s := range *c.servers.Load() {
+		probes.Go(func() {
+			if c.probeServer(ctx, s) {
+				again.Store(true)
+			}
+		})
+	}
+	probes.Wait()
+	return again.Load()
+}
+
 // probeServer sends one probe. The server loops if this process receives the probe, or if
-// the reply is that of another replica.
-func (c *Client) probeServer(ctx context.Context, s *server) {
+// the reply is that of another replica. It reports whether to send another one soon: the server loops, or did not reply.
+func (c *Client) probeServer(ctx context.Context, s *server) (again bool) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.TryTimeout, errSilent)
 	defer cancel()
 	name := c.cfg.Loop.startProbe(c.cfg.Zone)
 	q, err := newQuery(new(dns.Msg).SetQuestion(name, probeType), nil)
 	if err != nil { // a name below Zone would be too long
 		c.cfg.Loop.endProbe(name)
-		return
+		return false
 	}
 	m, err := c.send(ctx, s, q, q.wire)
 	received := c.cfg.Loop.endProbe(name)
 	looping := received || err == nil && c.cfg.Loop.isAnswer(name, m)
 	if err != nil && !looping && errors.Is(ctx.Err(), context.Canceled) {
-		return // the probe was cut short
+		return false // the probe was cut short
 	}
 	switch was := s.looping.Swap(looping); {
 	case looping && !was:
@@ -144,6 +155,7 @@ func (c *Client) probeServer(ctx context.Context, s *server) {
 	case !looping && was:
 		s.log.Info("forwarding loop is gone, upstream server is used again", "server", s.Server)
 	}
+	return looping || err != nil
 }
 
 // LoopDetector detects forwarding loops: upstream servers that send queries back to this server, directly or through

@@ -35,7 +35,7 @@ const (
 	DefaultLoopCheck = 5 * time.Minute
 )
 
-// While a server loops, the interval between probes is Config.LoopCheck / loopRecheck: 30 seconds by default.
+// While a server loops or does not reply, the interval between probes is Config.LoopCheck / loopRecheck: 30 seconds by default.
 const loopRecheck = 10
 
 // Errors of [Client.Exchange] that do not come from a server.
