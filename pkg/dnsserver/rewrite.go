@@ -39,10 +39,48 @@ func (r *Rules) AddRewrite(w Rewrite) error {
 		return fmt.Errorf("more than %d rewrites", maxRewrites)
 	}
 	rule, err := w.compile()
-	if err == nil {
-		r.rewrites = append(r.rewrites, rule)
+	if err != nil {
+		return err
 	}
-	return err
+	i, key := len(r.rewrites), rewriteKey{rule.name, rule.below}
+	r.rewrites = append(r.rewrites, rule)
+	if rule.pattern != nil {
+		r.patterns = append(r.patterns, i)
+	} else if _, ok := r.byName[key]; !ok {
+		if r.byName == nil {
+			r.byName = map[rewriteKey]int{}
+		}
+		r.byName[key] = i
+	}
+	return nil
+}
+
+// rewriteKey is what a rewrite without a regular expression matches.
+type rewriteKey struct {
+	name  fqdn.Name
+	below bool
+}
+
+// rewriteOf returns the first rewrite that matches a name, whose presentation format is text; nil: none does.
+func (r *Rules) rewriteOf(name fqdn.Name, text string) *rewrite {
+	first := len(r.rewrites)
+	for domain := name; domain != fqdn.Root && len(r.byName) > 0; _, domain = domain.Cut() {
+		if i, ok := r.byName[rewriteKey{domain, domain != name}]; ok {
+			first = min(first, i)
+		}
+	}
+	for _, i := range r.patterns {
+		if i > first {
+			break
+		}
+		if w := r.rewrites[i].apply(name, text); w != nil {
+			return w
+		}
+	}
+	if first == len(r.rewrites) {
+		return nil
+	}
+	return r.rewrites[first].apply(name, text)
 }
 
 func (w *Rewrite) compile() (rule rewriteRule, err error) {

@@ -4,6 +4,10 @@
 package dnsserver
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -38,6 +42,44 @@ func TestRules_AddRewrite_Invalid(t *testing.T) {
 	for i := range maxRewrites + 1 {
 		if err := r.AddRewrite(Rewrite{Name: "a", To: "b"}); (err == nil) != (i < maxRewrites) {
 			t.Errorf("rewrite %d: %v", i, err)
+		}
+	}
+}
+
+// TestRules_RewriteOf: the first rule that matches counts, whatever it matches by.
+func TestRules_RewriteOf(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	domain := func(labels int) (name string) {
+		for range labels {
+			name += string("abc"[random.IntN(3)]) + "."
+		}
+		return name + "test"
+	}
+	var r Rules
+	for i := range 300 {
+		w := Rewrite{Name: domain(1 + random.IntN(4)), To: fmt.Sprintf("rule%d.example", i)}
+		switch random.IntN(4) {
+		case 0:
+			w.Name, w.Regex = "", "^[ab]"+regexp.QuoteMeta("."+w.Name)
+		case 1:
+			w.Name, w.To = "*."+w.Name, "*."+w.To
+		}
+		if err := r.AddRewrite(w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3000 {
+		text := domain(1 + random.IntN(5))
+		name, err := fqdn.ParseName(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want *rewrite
+		for i := 0; i < len(r.rewrites) && want == nil; i++ {
+			want = r.rewrites[i].apply(name, text+".")
+		}
+		if got := r.rewriteOf(name, text+"."); !reflect.DeepEqual(got, want) {
+			t.Fatalf("%s: got %+v, want %+v", text, got, want)
 		}
 	}
 }

@@ -92,6 +92,7 @@ func (n Name) String() string {
 		return "."
 	}
 	var b strings.Builder
+	b.Grow(len(n)) // each length octet is a dot
 	for n != "" && n != Root {
 		label, parent := n.Cut()
 		for i := range len(label) {
