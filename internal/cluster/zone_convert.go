@@ -137,7 +137,8 @@ func (c converter) namespace(o *corev1.Namespace) *object {
 }
 
 // EndpointSlice is an EndpointSlice of the API whose endpoints have, from protobuf, only the fields that names follow
-// from. The others take most of the time and the memory of decoding a list.
+// from. The others take most of the time and the memory of decoding a streamed list; an API server without streaming sends
+// whole objects. A copy by DeepCopyObject is the embedded object alone.
 type EndpointSlice struct{ discoveryv1.EndpointSlice }
 
 // Unmarshal implements the decoder of protobuf.
