@@ -63,6 +63,9 @@ func Load() ([]Fault, error) { return load("testdata/faults.yaml") }
 // Installers returns the changes of the healthy cluster that make it one of another installer, which is healthy.
 func Installers() ([]Fault, error) { return load("testdata/installers.yaml") }
 
+// Variants returns the changes of the healthy cluster to others without any finding.
+func Variants() ([]Fault, error) { return load("testdata/variants.yaml") }
+
 func load(path string) (faults []Fault, err error) {
 	text, err := files.ReadFile(path)
 	if err != nil {
