@@ -6,8 +6,6 @@ package dnsserver
 import (
 	"errors"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -24,7 +22,6 @@ type Hosts struct {
 	AddressesOnly bool   // other types than A and AAAA are looked up, and reverse names
 
 	names map[fqdn.Name]hostRecords
-	id    uint64 // random, if there are names
 }
 
 // hostRecords are the records of a name: addresses, or the names of an address.
@@ -88,7 +85,7 @@ func (h *Hosts) AddLine(line string) error {
 	case len(names) == 0 && invalid == nil:
 		return fmt.Errorf("%s has no name", addr)
 	case h.names == nil:
-		h.names, h.id = map[fqdn.Name]hostRecords{}, 1+rand.Uint64N(math.MaxUint64)
+		h.names = map[fqdn.Name]hostRecords{}
 	}
 	for _, name := range names {
 		r := h.names[name]
@@ -126,13 +123,9 @@ func (s *Server) SetHosts(h *Hosts) {
 	s.hosts.Store(h)
 }
 
-// answerFromHosts answers names that have an entry. As in CoreDNS's plugin hosts, a name with addresses has no other
+// answer answers names that have an entry. As in CoreDNS's plugin hosts, a name with addresses has no other
 // records, and the answer for another type is NODATA without SOA. Reverse names have entries for the type PTR only.
-func (s *Server) answerFromHosts(q *query) (a answer, ok bool) {
-	h := s.hosts.Load()
-	if h == nil {
-		return answer{}, false
-	}
+func (h *Hosts) answer(q *query) (a answer, ok bool) {
 	r := h.names[q.name]
 	if h.AddressesOnly && q.qtype != dns.TypeA && q.qtype != dns.TypeAAAA ||
 		q.qtype == dns.TypePTR && len(r.targets) == 0 || q.qtype != dns.TypePTR && len(r.v4)+len(r.v6) == 0 {

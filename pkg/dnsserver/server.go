@@ -269,12 +269,9 @@ func (s *Server) answer(ctx context.Context, q *query, buf []byte) (a answer, wa
 
 // answerName tries the sources that do not depend on a search list. An answer is large: it is copied once for each return.
 func (s *Server) answerName(ctx context.Context, q *query, buf []byte) (r result) {
-	ok, h := false, s.hosts.Load()
+	ok := false
 	if rules := s.rules.Load(); rules != nil {
 		matching := rules.of(q.name)
-		if h != nil && matching.lacks(h) {
-			h = nil
-		}
 		if matching.rewrite != nil && !q.rewritten {
 			return s.answerRewritten(ctx, q, matching)
 		}
@@ -285,8 +282,8 @@ func (s *Server) answerName(ctx context.Context, q *query, buf []byte) (r result
 			return s.applyAnswer(ctx, q, rule)
 		}
 	}
-	if h != nil {
-		if r.answer, ok = s.answerFromHosts(q); ok {
+	if h := s.hosts.Load(); h != nil {
+		if r.answer, ok = h.answer(q); ok {
 			return r
 		}
 	}
