@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
@@ -90,24 +89,13 @@ func TestKustomize(t *testing.T) {
 func TestKustomize_Components(t *testing.T) {
 	const label = "app.kubernetes.io/component"
 	got := map[string]string{}
-	for _, dir := range []string{"agent", "cluster-dns", "node-cache"} {
-		for _, object := range base(t, dir) {
-			var name, component string
-			var pods, selector map[string]string
-			switch o := object.(type) {
-			case *appsv1.DaemonSet:
-				name, component = o.Name, o.Labels[label]
-				pods, selector = o.Spec.Template.Labels, o.Spec.Selector.MatchLabels
-			case *appsv1.Deployment:
-				name, component = o.Name, o.Labels[label]
-				pods, selector = o.Spec.Template.Labels, o.Spec.Selector.MatchLabels
-			default:
-				continue
-			}
+	for dir := range manifests {
+		for _, w := range workloads(base(t, dir)) {
+			component, pods, selector := w.Labels[label], w.template.Labels, w.selector.MatchLabels
 			if pods[label] != component || selector[label] != "" {
-				t.Errorf("%s: component %q, of the pods %q, in the selector %q", name, component, pods[label], selector[label])
+				t.Errorf("%s: component %q, of the pods %q, in the selector %q", w.Name, component, pods[label], selector[label])
 			}
-			got[name] = component
+			got[w.Name] = component
 		}
 	}
 	want := map[string]string{
