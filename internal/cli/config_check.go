@@ -175,7 +175,7 @@ func read(ctx context.Context, path string, stdin io.Reader) (entries []entry, p
 	if err != nil {
 		return nil, nil, err
 	}
-	if t, err := v1alpha1.ReadTypeMeta(f.Text); err == nil && t.Kind == configMapKind {
+	if t, err := v1alpha1.ReadTypeMeta(f.Text); err == nil && slices.Contains([]string{configMapKind, "List"}, t.Kind) {
 		return configMapEntries(f)
 	}
 	entries, passed, err = renderedEntries(f)
@@ -188,11 +188,10 @@ func read(ctx context.Context, path string, stdin io.Reader) (entries []entry, p
 // renderedEntries returns the configuration files in the ConfigMaps among several documents, as helm template
 // prints them. Each ConfigMap, and each document with an error, is read with the lines before it, which are empty.
 func renderedEntries(f config.File) (entries []entry, passed []string, err error) {
-	before := 0
-	for text := range bytes.SplitSeq(f.Text, []byte("\n---\n")) {
+	for line, text := range kube.Documents(f.Text) {
 		t, err := v1alpha1.ReadTypeMeta(text)
 		if bytes.Contains(text, []byte(v1alpha1.GroupVersion)) && (t.Kind == configMapKind || err != nil && len(text) < len(f.Text)) {
-			padded := slices.Concat(bytes.Repeat([]byte("\n"), before), text)
+			padded := slices.Concat(bytes.Repeat([]byte("\n"), line-1), text)
 			more, keys, err := configMapEntries(config.File{Path: f.Path, Text: padded})
 			if err != nil {
 				return nil, nil, err
@@ -202,7 +201,6 @@ func renderedEntries(f config.File) (entries []entry, passed []string, err error
 		if len(entries) > maxFiles {
 			return nil, nil, f.Locate(fmt.Errorf("more than %d configuration files: check them one by one", maxFiles))
 		}
-		before += bytes.Count(text, []byte("\n")) + 2
 	}
 	return entries, passed, nil
 }
@@ -243,38 +241,48 @@ func readText(ctx context.Context, path string, stdin io.Reader) (config.File, e
 	return config.File{Path: stdinName, Text: text}, nil
 }
 
-// configMapEntries returns the configuration files in the data of a ConfigMap: the entries whose
-// key has an extension of YAML or JSON, and those of a kind that has checks.
+// configMapEntries returns the configuration files in the data of a ConfigMap, or of a list of them.
 func configMapEntries(f config.File) (entries []entry, passed []string, err error) {
 	object, err := decodeConfigMaps(f.Text)
 	if err != nil {
 		return nil, nil, f.Locate(err)
 	}
 	positions := document.NewPositions(f.Text)
-	for _, key := range slices.Sorted(maps.Keys(object.Data)) {
-		e := entry{config.File{Path: f.Path + "/" + key, Text: []byte(object.Data[key])}, key}
-		isFile := slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(key)) || key == corefileKey
-		if t, err := v1alpha1.ReadTypeMeta(e.Text); err == nil {
-			isFile = isFile || slices.Contains(append(v1alpha1.Kinds(), kube.KubeletKind), t.Kind)
+	for i, m := range append(object.Items, object) {
+		field := "data"
+		if i < len(object.Items) {
+			field = fmt.Sprintf("items[%d].data", i)
 		}
-		if !isFile {
-			passed = append(passed, key)
-			continue
+		for _, key := range slices.Sorted(maps.Keys(m.Data)) {
+			e := entry{config.File{Path: f.Path + "/" + key, Text: []byte(m.Data[key])}, key}
+			switch {
+			case !e.isConfiguration():
+				passed = append(passed, key)
+				continue
+			case len(entries) == maxFiles:
+				return nil, passed, &kube.InputError{Location: f.Places().At(field),
+					Err: fmt.Errorf("more than %d configuration files in the ConfigMap: check them one by one", maxFiles)}
+			}
+			if text, ok := positions.Literal(fmt.Sprintf("%s[%q]", field, key)); ok {
+				e.File = config.File{Path: f.Path, Text: text}
+			}
+			entries = append(entries, e)
 		}
-		if len(entries) == maxFiles {
-			return nil, passed, &kube.InputError{Location: f.Places().At("data"),
-				Err: fmt.Errorf("more than %d configuration files in the ConfigMap: check them one by one", maxFiles)}
-		}
-		if text, ok := positions.Literal(fmt.Sprintf("data[%q]", key)); ok {
-			e.File = config.File{Path: f.Path, Text: text}
-		}
-		entries = append(entries, e)
 	}
 	if len(entries) == 0 {
 		return nil, passed, &kube.InputError{Location: f.Places().At("data"),
 			Err: errors.New("no configuration file in the ConfigMap: want an entry such as dns.yaml")}
 	}
 	return entries, passed, nil
+}
+
+// isConfiguration reports whether the key has an extension of YAML or JSON, or the text is of a kind that has checks.
+func (e entry) isConfiguration() bool {
+	if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.key)) || e.key == corefileKey {
+		return true
+	}
+	t, err := v1alpha1.ReadTypeMeta(e.Text)
+	return err == nil && slices.Contains(append(v1alpha1.Kinds(), kube.KubeletKind), t.Kind)
 }
 
 // CheckOptions are the values of the flags of the command config check.

@@ -109,9 +109,11 @@ const corefileKey = "Corefile"
 
 func newCorefileSource(f config.File) (*corefileSource, error) {
 	s := &corefileSource{corefile: corefile.File{Name: f.Path, Text: string(f.Text)}}
-	text := bytes.TrimPrefix(bytes.TrimSpace(f.Text), []byte("---\n"))
-	text, _, _ = bytes.Cut(text, []byte("\n---\n"))
-	t, err := v1alpha1.ReadTypeMeta(text)
+	var first []byte
+	for _, first = range kube.Documents(f.Text) {
+		break
+	}
+	t, err := v1alpha1.ReadTypeMeta(first)
 	switch {
 	case !utf8.Valid(f.Text) || bytes.IndexByte(f.Text, 0) >= 0:
 		return nil, fmt.Errorf("%s: not a text file: want a Corefile, or the ConfigMap with its text", f.Path)
@@ -119,7 +121,7 @@ func newCorefileSource(f config.File) (*corefileSource, error) {
 		return s, nil
 	}
 	s.isMap, s.corefile = true, corefile.File{}
-	for text := range bytes.SplitSeq(f.Text, []byte("\n---\n")) {
+	for _, text := range kube.Documents(f.Text) {
 		if err := s.addObject(text); err != nil {
 			return nil, f.Locate(err)
 		}

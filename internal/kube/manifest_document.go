@@ -124,6 +124,17 @@ func yamlDocuments(data []byte) iter.Seq[manifestDocument] {
 	}
 }
 
+// Documents yields the documents of a YAML stream, each after the number of its first line. Blank ones are skipped.
+func Documents(data []byte) iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		for d := range yamlDocuments(data) {
+			if !yield(d.line, d.text) {
+				return
+			}
+		}
+	}
+}
+
 // cutSeparator returns what follows the separator of documents at the start of line. It
 // returns false if line is not a separator.
 func cutSeparator(line []byte) (rest []byte, ok bool) {
