@@ -4,7 +4,6 @@
 package policy
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
@@ -98,14 +97,10 @@ func (d *Decision) report(s Severity, by Enforcer, code Code, field, message, hi
 }
 
 func (d *Decision) drop(e Entry, r Rule) {
-	if d.kubelet {
-		return
+	if !d.kubelet {
+		e.Rule = r
+		d.Dropped = append(d.Dropped, e)
 	}
-	e.Rule = r
-	if n := len(d.Dropped); n == cap(d.Dropped) {
-		d.Dropped = slices.Grow(d.Dropped, n+1) // append would copy the 9 MB of 230,000 options four times
-	}
-	d.Dropped = append(d.Dropped, e)
 }
 
 // list returns the list of the entries of kind k.
