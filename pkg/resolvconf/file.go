@@ -45,43 +45,29 @@ type IgnoredEntry struct {
 	ReplacedBy int // the line whose value applies instead; 0 if there is none
 }
 
-// Reason is the reason why the kubelet ignores an entry. [Reason.Rule] identifies it.
-type Reason uint8
+// Reason is the reason why the kubelet ignores an entry: the identifier of its rule in docs/checks.md, and the
+// rule in one sentence.
+type Reason string
 
 const (
-	_                    Reason = iota
-	reasonUnknownKeyword        // a keyword other than nameserver, search and options
-	reasonNoValue               // nameserver without an address
-	reasonTrailingText          // text after the first address of a nameserver line
-	reasonRootDomain            // the search domain "."
-	reasonReplaced              // a later search line replaces the list
-	reasonOverridden            // a later value of the same option wins
+	reasonUnknownKeyword Reason = "H6 the kubelet reads only nameserver, search and options lines"
+	reasonNoValue        Reason = "H7 a nameserver line needs an address"
+	reasonTrailingText   Reason = "H7 a nameserver line has one address"
+	reasonRootDomain     Reason = `H8 the search domain "." is dropped`
+	reasonReplaced       Reason = "H8 a later search line replaces this one"
+	reasonOverridden     Reason = "H9 a later value of the same option wins"
 )
 
-var reasons = [...]struct{ rule, text string }{
-	reasonUnknownKeyword: {"H6", "the kubelet reads only nameserver, search and options lines"},
-	reasonNoValue:        {"H7", "a nameserver line needs an address"},
-	reasonTrailingText:   {"H7", "a nameserver line has one address"},
-	reasonRootDomain:     {"H8", `the search domain "." is dropped`},
-	reasonReplaced:       {"H8", "a later search line replaces this one"},
-	reasonOverridden:     {"H9", "a later value of the same option wins"},
-}
-
-// Rule returns the identifier of the rule in docs/checks.md, such as "H6". It returns "" if r
-// is not a reason.
+// Rule returns the identifier, such as "H6". It returns "" if r is not a reason.
 func (r Reason) Rule() string {
-	if int(r) >= len(reasons) {
-		return ""
-	}
-	return reasons[r].rule
+	rule, _, _ := strings.Cut(string(r), " ")
+	return rule
 }
 
 // String describes the rule in one sentence. The text may change in any release.
 func (r Reason) String() string {
-	if int(r) >= len(reasons) {
-		return ""
-	}
-	return reasons[r].text
+	_, text, _ := strings.Cut(string(r), " ")
+	return text
 }
 
 // Config returns the values of f without their lines.
@@ -117,32 +103,21 @@ func (c Config) Equal(d Config) bool {
 		slices.Equal(slices.Sorted(slices.Values(c.Options)), slices.Sorted(slices.Values(d.Options)))
 }
 
-// appendText appends c in the format of resolv.conf(5). Nameserver lines come first, so that
+// String returns c in the format of resolv.conf(5). Nameserver lines come first, so that
 // a resolver that reads the file in pieces has them in the first piece. An empty list gives
 // no line.
-func (c Config) appendText(b []byte) []byte {
+func (c Config) String() string {
+	var b strings.Builder
 	for _, s := range c.Nameservers {
-		b = append(b, "nameserver "...)
-		b = append(b, s...)
-		b = append(b, '\n')
+		b.WriteString("nameserver " + s + "\n")
 	}
-	b = appendLine(b, "search", c.Searches)
-	return appendLine(b, "options", c.Options)
-}
-
-// String returns c in the format of resolv.conf(5). Nameservers come first.
-func (c Config) String() string { return string(c.appendText(nil)) }
-
-func appendLine(b []byte, keyword string, values []string) []byte {
-	if len(values) == 0 {
-		return b
+	if len(c.Searches) > 0 {
+		b.WriteString("search " + strings.Join(c.Searches, " ") + "\n")
 	}
-	b = append(b, keyword...)
-	for _, v := range values {
-		b = append(b, ' ')
-		b = append(b, v...)
+	if len(c.Options) > 0 {
+		b.WriteString("options " + strings.Join(c.Options, " ") + "\n")
 	}
-	return append(b, '\n')
+	return b.String()
 }
 
 // optionKey returns the name of an option, which is the text before the first ":".

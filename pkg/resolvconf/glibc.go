@@ -118,11 +118,11 @@ func (g *glibc) setSearch(value string, line int) {
 func (g *glibc) nameserver(value string, line int) {
 	value, rest := glibcWord(value)
 	a, cause := parseAddr(value, isGlibcZone)
-	if cause != 0 {
+	if cause != "" {
 		g.remark(value, line, cause)
 	}
 	if cause != causeInvalidAddress { // with an invalid zone the address is used without it
-		g.addServer(a, 0, value, rest, line)
+		g.addServer(a, "", value, rest, line)
 	}
 }
 

@@ -80,7 +80,7 @@ func (g *golang) nameserver(values []string, line int) {
 		return
 	}
 	a, err := netip.ParseAddr(values[0])
-	cause := Cause(0)
+	cause := Cause("")
 	if err != nil {
 		cause = causeInvalidAddress
 	}

@@ -72,57 +72,31 @@ type Remark struct {
 	ReplacedBy int // the line whose value applies instead; 0 if there is none
 }
 
-// Cause is the cause of a Remark. [Cause.String] describes it.
-type Cause uint8
+// Cause is the cause of a Remark, in one sentence, which may change in any release.
+type Cause string
 
 const (
-	_                   Cause = iota
-	causeUnknownKeyword       // unknown, not in the first column, or not followed by white space
-	causeNoValue              // a keyword without a value
-	causeTrailingText         // text after the only address or domain of a line
-	causeInvalidAddress       // not an address in a format of the library
-	causeInvalidZone          // not a valid interface: glibc drops the zone, musl the line
-	causeTooManyServers       // a nameserver after the third
-	causeUnknownOption        // unknown, or not recognized in this position
-	causeNoNumber             // glibc: no digits, treated as 0
-	causeOutOfRange           // a number outside its limits is changed
-	causeReplaced             // a later line or value wins
-	causeLineTooLong          // musl: a line of more than 254 bytes
-	causeNUL                  // text after a NUL byte
-	causeNotModelled          // sortlist, which Resolver does not represent
-	causeCrash                // see Resolver.Crashes
-	causeAbort                // the same, for a glibc that has not been fixed
-	causeRootDomain           // Go: the search domain "."
-	causeBufferFull           // Go: a line of 64 KiB
+	causeUnknownKeyword Cause = "the line does not start with a keyword of this library" // or no white space follows it
+	causeNoValue        Cause = "the keyword has no value"
+	causeTrailingText   Cause = "text after the first value is ignored"
+	causeInvalidAddress Cause = "not an address in a format of this library"
+	causeInvalidZone    Cause = "the zone is not a valid interface" // glibc drops the zone, musl the line
+	causeTooManyServers Cause = "only the first three nameservers are used"
+	causeUnknownOption  Cause = "not an option of this library" // unknown, or not recognized in this position
+	causeNoNumber       Cause = "not a number, treated as 0"    // glibc
+	causeOutOfRange     Cause = "out of range, changed to another number"
+	causeReplaced       Cause = "a later one wins"
+	causeLineTooLong    Cause = "a line of more than 254 bytes is ignored" // musl
+	causeNUL            Cause = "text after a NUL byte is ignored"
+	causeNotModelled    Cause = "sortlist orders the addresses of a reply and is not shown"
+	causeCrash          Cause = "every process that looks up a name crashes or hangs"
+	causeAbort          Cause = "every process that looks up a name crashes, unless glibc has the fix of CVE-2026-8674"
+	causeRootDomain     Cause = `the search domain "." is ignored`                    // Go
+	causeBufferFull     Cause = "a line of 64 KiB is ignored, and all lines after it" // Go
 )
 
-var causes = [...]string{
-	causeUnknownKeyword: "the line does not start with a keyword of this library",
-	causeNoValue:        "the keyword has no value",
-	causeTrailingText:   "text after the first value is ignored",
-	causeInvalidAddress: "not an address in a format of this library",
-	causeInvalidZone:    "the zone is not a valid interface",
-	causeTooManyServers: "only the first three nameservers are used",
-	causeUnknownOption:  "not an option of this library",
-	causeNoNumber:       "not a number, treated as 0",
-	causeOutOfRange:     "out of range, changed to another number",
-	causeReplaced:       "a later one wins",
-	causeLineTooLong:    "a line of more than 254 bytes is ignored",
-	causeNUL:            "text after a NUL byte is ignored",
-	causeCrash:          "every process that looks up a name crashes or hangs",
-	causeAbort:          "every process that looks up a name crashes, unless glibc has the fix of CVE-2026-8674",
-	causeRootDomain:     `the search domain "." is ignored`,
-	causeBufferFull:     "a line of 64 KiB is ignored, and all lines after it",
-	causeNotModelled:    "sortlist orders the addresses of a reply and is not shown",
-}
-
-// String describes the cause. The text may change in any release.
-func (c Cause) String() string {
-	if int(c) >= len(causes) || causes[c] == "" {
-		return "Cause(" + strconv.Itoa(int(c)) + ")"
-	}
-	return causes[c]
-}
+// String describes the cause.
+func (c Cause) String() string { return string(c) }
 
 // The limits and defaults of both libraries.
 const (
@@ -178,7 +152,7 @@ func (r *reading) addServer(a netip.Addr, cause Cause, value, rest string, line 
 	if len(r.Nameservers) == maxServers {
 		cause = causeTooManyServers
 	}
-	if cause != 0 {
+	if cause != "" {
 		r.remark(value, line, cause)
 		return
 	}
@@ -208,7 +182,7 @@ const cSpace = " \t\n\v\f\r"
 // 0x7f000001, and IPv6 with an optional zone: a number or, for a link-local address, the name
 // of an interface.
 func ParseAddr(s string) (netip.Addr, bool) {
-	if a, cause := parseAddr(s, isGlibcZone); cause == 0 {
+	if a, cause := parseAddr(s, isGlibcZone); cause == "" {
 		return a, true
 	}
 	return netip.Addr{}, false
@@ -218,7 +192,7 @@ func ParseAddr(s string) (netip.Addr, bool) {
 // causeInvalidZone with the address that remains without the zone.
 func parseAddr(s string, isZone func(zone string, linkLocal bool) bool) (netip.Addr, Cause) {
 	if a, ok := aton(s); ok {
-		return a, 0
+		return a, ""
 	}
 	address, zone, zoned := strings.Cut(s, "%")
 	a, ok := pton6(address)
@@ -228,9 +202,9 @@ func parseAddr(s string, isZone func(zone string, linkLocal bool) bool) (netip.A
 	case zoned && !isZone(zone, isLinkLocal(a)):
 		return a, causeInvalidZone
 	case strings.Trim(zone, "0") == "": // the number 0 means none
-		return a, 0
+		return a, ""
 	}
-	return a.WithZone(zone), 0
+	return a.WithZone(zone), ""
 }
 
 // aton parses s like inet_aton(3): one to four numbers, decimal, octal or hexadecimal. The
