@@ -31,6 +31,7 @@ func TestInterrupt_NamedPipe(t *testing.T) {
 	interrupt(errors.New("interrupt signal received"))
 	for _, command := range []string{
 		"config check PIPE",
+		"validate PIPE",
 		"render clusterfirst.yaml --resolv-conf PIPE",
 		"validate clusterfirst.yaml --config PIPE",
 		"lookup --kubeconfig PIPE --pod shop/web payments",

@@ -170,8 +170,8 @@ func (e entry) name() string {
 
 // read returns the configuration files at path: one, or those in the data of ConfigMaps. path
 // "-" is standard input. passed are the keys of a ConfigMap that have no configuration file.
-func read(ctx context.Context, path string, stdin io.Reader) (entries []entry, passed []string, err error) {
-	f, err := readFile(ctx, path, stdin)
+func read(path string, stdin io.Reader) (entries []entry, passed []string, err error) {
+	f, err := readFile(path, stdin)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -206,8 +206,8 @@ func renderedEntries(f config.File) (entries []entry, passed []string, err error
 }
 
 // readFile reads a configuration file or a Corefile, also in a ConfigMap.
-func readFile(ctx context.Context, path string, stdin io.Reader) (config.File, error) {
-	f, err := readText(ctx, path, stdin)
+func readFile(path string, stdin io.Reader) (config.File, error) {
+	f, err := readText(path, stdin)
 	if err != nil {
 		return f, err
 	}
@@ -223,7 +223,7 @@ func readFile(ctx context.Context, path string, stdin io.Reader) (config.File, e
 // helmAction matches actions of Helm, except those that a Corefile may have for the plugin template, such as {{ .Name }}.
 var helmAction = regexp.MustCompile(`(?m)^\s*\{\{|\{\{-?\s*(\.Values|\.Release|\.Chart|include)\b`)
 
-func readText(ctx context.Context, path string, stdin io.Reader) (config.File, error) {
+func readText(path string, stdin io.Reader) (config.File, error) {
 	if path != "-" {
 		f, err := config.ReadFile(path)
 		if errors.Is(err, syscall.EISDIR) {
@@ -231,7 +231,7 @@ func readText(ctx context.Context, path string, stdin io.Reader) (config.File, e
 		}
 		return f, err
 	}
-	text, err := kube.ReadLimited(ctx, stdin, config.MaxFile+1)
+	text, err := io.ReadAll(io.LimitReader(stdin, config.MaxFile+1))
 	switch {
 	case err != nil:
 		return config.File{}, fmt.Errorf("%s: %w", stdinName, err)
@@ -301,7 +301,7 @@ func (o *CheckOptions) Register(flags *pflag.FlagSet) {
 // Run checks the configuration file at path, "-" for standard input, or each one in the data of a
 // ConfigMap, and writes the findings. passed is false if it has written a finding of severity error.
 func (o *CheckOptions) Run(ctx context.Context, path string, stdin io.Reader, stdout, stderr io.Writer) (passed bool, err error) {
-	entries, others, err := read(ctx, path, stdin)
+	entries, others, err := read(path, stdin)
 	if path == "-" {
 		path = stdinName
 	}

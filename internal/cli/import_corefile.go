@@ -40,7 +40,7 @@ func (o *ImportOptions) Run(ctx context.Context, name string, stdin io.Reader, s
 	if err != nil {
 		return false, err
 	}
-	f, err := readFile(ctx, name, stdin)
+	f, err := readFile(name, stdin)
 	if err != nil {
 		return false, err
 	}

@@ -53,7 +53,7 @@ func (o *RenderOptions) Run(ctx context.Context, node nodefacts.Node,
 	host, findings := node.Host()
 	WriteFindings(stderr, append(node.Findings, findings...))
 
-	m, readErr := o.Input.ReadPods(ctx, stdin)
+	m, readErr := o.Input.ReadPods(stdin)
 	WriteNotes(stderr, m)
 	out := Renderer{Stdout: stdout, Stderr: stderr, Format: o.Format}
 	if node.HostAssumed {

@@ -71,7 +71,7 @@ func (o *ValidateOptions) Check() error {
 func (o *ValidateOptions) Run(ctx context.Context, rules *admission.Rules, node string,
 	stdin io.Reader, stderr io.Writer) (passed bool, err error) {
 	o.Output.Verbose = o.FailOn == string(policy.SeverityInfo)
-	in, readErr := readInput(ctx, o.Input, stdin)
+	in, readErr := readInput(o.Input, stdin)
 	WriteNotes(stderr, in.Manifest)
 	if err := o.Input.CheckPods(in.Manifest); err != nil && readErr == nil && len(in.services) == 0 {
 		WriteError(stderr, err)
@@ -226,8 +226,8 @@ type service struct {
 
 // readInput reads the manifests and decodes their Services. Errors are joined; the valid objects are
 // returned beside them.
-func readInput(ctx context.Context, in kube.Input, stdin io.Reader) (input, error) {
-	m, err := in.Read(ctx, stdin)
+func readInput(in kube.Input, stdin io.Reader) (input, error) {
+	m, err := in.Read(stdin)
 	objects, serviceErr := cluster.DecodeManifest(m, in.Namespace)
 	errs := []error{err, serviceErr}
 	for _, u := range objects.Unknown {

@@ -4,7 +4,6 @@
 package kube
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -69,9 +68,9 @@ func (in Input) CheckNamespace() error {
 	return nil
 }
 
-// Read parses the manifests. Errors are joined; the valid objects are returned beside them. If ctx
-// is done, it does not wait for the rest of a terminal or a FIFO.
-func (in Input) Read(ctx context.Context, stdin io.Reader) (Manifest, error) {
+// Read parses the manifests. Errors are joined; the valid objects are returned beside them. It waits for
+// the rest of a terminal or a FIFO: see daemon.Interruptible.
+func (in Input) Read(stdin io.Reader) (Manifest, error) {
 	var all Manifest
 	var errs []error
 	for _, path := range in.Paths {
@@ -79,7 +78,7 @@ func (in Input) Read(ctx context.Context, stdin io.Reader) (Manifest, error) {
 		errs = append(errs, err)
 		all.Notes = append(all.Notes, notes...)
 		for _, f := range files {
-			m, err := f.read(ctx, stdin)
+			m, err := f.read(stdin)
 			errs = append(errs, err)
 			all.Workloads = append(all.Workloads, m.Workloads...)
 			all.Others = append(all.Others, m.Others...)
@@ -98,8 +97,8 @@ func (in Input) Read(ctx context.Context, stdin io.Reader) (Manifest, error) {
 
 // ReadPods is Read for manifests that must contain a pod or a pod template, unless they are
 // empty.
-func (in Input) ReadPods(ctx context.Context, stdin io.Reader) (Manifest, error) {
-	m, err := in.Read(ctx, stdin)
+func (in Input) ReadPods(stdin io.Reader) (Manifest, error) {
+	m, err := in.Read(stdin)
 	if err == nil {
 		err = in.CheckPods(m)
 	}
@@ -136,22 +135,20 @@ type file struct {
 	listed bool // found in a directory, which may have files that are not manifests
 }
 
-func (f file) read(ctx context.Context, stdin io.Reader) (Manifest, error) {
+func (f file) read(stdin io.Reader) (Manifest, error) {
 	if f.path == "-" {
-		data, err := ReadLimited(ctx, stdin, MaxManifest+1)
+		data, err := io.ReadAll(io.LimitReader(stdin, MaxManifest+1))
 		if err != nil {
 			return Manifest{}, fmt.Errorf("%s: %w", Stdin, err)
 		}
 		return ParseManifest(Stdin, data)
 	}
-	data, err := untilDone(ctx, func() ([]byte, error) {
-		r, err := os.Open(f.path)
-		if err != nil {
-			return nil, err
-		}
-		defer r.Close()
-		return io.ReadAll(io.LimitReader(r, MaxManifest+1))
-	})
+	r, err := os.Open(f.path)
+	if err != nil {
+		return Manifest{}, unreadable(f.path, err)
+	}
+	defer r.Close()
+	data, err := io.ReadAll(io.LimitReader(r, MaxManifest+1))
 	if err != nil {
 		return Manifest{}, unreadable(f.path, err)
 	}
@@ -170,33 +167,6 @@ func (f file) read(ctx context.Context, stdin io.Reader) (Manifest, error) {
 		}
 	}
 	return m, errors.Join(errs...)
-}
-
-// ReadLimited returns the first limit bytes of r. It returns when ctx is done, even if r is a
-// terminal on which nothing is typed.
-func ReadLimited(ctx context.Context, r io.Reader, limit int64) ([]byte, error) {
-	return untilDone(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(r, limit)) })
-}
-
-// untilDone returns the result of read, or the cause if ctx is done first: opening a FIFO and
-// reading a terminal cannot be cancelled. The goroutine of a read that is not waited for ends with
-// the process.
-func untilDone(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
-	type result struct {
-		data []byte
-		err  error
-	}
-	done := make(chan result, 1)
-	go func() {
-		data, err := read()
-		done <- result{data, err}
-	}()
-	select {
-	case r := <-done:
-		return r.data, r.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }
 
 // expand returns the files at a path, and notes about what is passed over.

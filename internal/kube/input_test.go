@@ -45,7 +45,7 @@ func TestRead_FilesDirectoriesAndStdin(t *testing.T) {
 		"dir/.g.yaml":   fmt.Sprintf(pod, "g"),
 		"dir/h.yaml.sw": "not: read",
 	})
-	m, err := kube.Input{Paths: []string{"file.txt", "dir", "-"}}.Read(t.Context(), strings.NewReader(fmt.Sprintf(pod, "stdin")))
+	m, err := kube.Input{Paths: []string{"file.txt", "dir", "-"}}.Read(strings.NewReader(fmt.Sprintf(pod, "stdin")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestRead_FilesDirectoriesAndStdin(t *testing.T) {
 
 func TestRead_ErrorsBesideObjects(t *testing.T) {
 	write(t, map[string]string{"pod.yaml": fmt.Sprintf(pod, "p"), "bad.yaml": "a: [\n", "empty/a.txt": ""})
-	m, err := kube.Input{Paths: []string{"absent.yaml", "bad.yaml", "empty", "pod.yaml"}}.Read(t.Context(), nil)
+	m, err := kube.Input{Paths: []string{"absent.yaml", "bad.yaml", "empty", "pod.yaml"}}.Read(nil)
 	want := `absent.yaml: no such file or directory
 bad.yaml:1: did not find expected node content
 empty: no .yaml, .yml or .json file in this directory`
@@ -111,7 +111,7 @@ func TestRead_Directories(t *testing.T) {
 		{kube.Input{Paths: []string{"d/values.yaml"}}, "", "",
 			"d/values.yaml:1:1: not a Kubernetes object: apiVersion and kind are missing"},
 	} {
-		m, err := tt.input.Read(t.Context(), nil)
+		m, err := tt.input.Read(nil)
 		var pods []string
 		for _, w := range m.Workloads {
 			pods = append(pods, w.Name)
@@ -128,7 +128,7 @@ func TestRead_Directories(t *testing.T) {
 func TestRead_Strict(t *testing.T) {
 	write(t, map[string]string{"pod.yaml": fmt.Sprintf(pod, "p") + "status: {newField: 1}\n"})
 	for _, strict := range []bool{false, true} {
-		m, err := kube.Input{Paths: []string{"pod.yaml"}, Strict: strict}.Read(t.Context(), nil)
+		m, err := kube.Input{Paths: []string{"pod.yaml"}, Strict: strict}.Read(nil)
 		if strict != (err != nil) || strict == (len(m.Unknown) == 1) || len(m.Workloads) != 1 {
 			t.Errorf("strict %v: %d unknown, %v", strict, len(m.Unknown), err)
 		}
@@ -137,7 +137,7 @@ func TestRead_Strict(t *testing.T) {
 
 func TestRead_SizeLimit(t *testing.T) {
 	large := strings.NewReader(strings.Repeat("#", kube.MaxManifest+2))
-	_, err := kube.Input{Paths: []string{"-"}}.Read(t.Context(), large)
+	_, err := kube.Input{Paths: []string{"-"}}.Read(large)
 	if want := "stdin: larger than 33554432 bytes"; fmt.Sprint(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -153,7 +153,7 @@ func TestReadPods_WithoutPods(t *testing.T) {
 		"list.yaml": "no pod or pod template in list.yaml: the List has no items: " +
 			"check what has written it, such as the namespace of kubectl get",
 	} {
-		if _, err := (kube.Input{Paths: []string{path}}).ReadPods(t.Context(), nil); fmt.Sprint(err) != want {
+		if _, err := (kube.Input{Paths: []string{path}}).ReadPods(nil); fmt.Sprint(err) != want {
 			t.Errorf("%s: got %v, want %s", path, err, want)
 		}
 	}

@@ -167,7 +167,7 @@ func (o *Options) Run(ctx context.Context, c Config, n nodefacts.Node,
 	cli.WriteFindings(stderr, append(n.Findings, findings...))
 	var readErr error
 	if !o.Live() && !o.onMachine() {
-		c.Manifest, readErr = o.Input.ReadPods(ctx, stdin)
+		c.Manifest, readErr = o.Input.ReadPods(stdin)
 		cli.WriteNotes(stderr, c.Manifest)
 	}
 	if len(c.Manifest.Workloads) == 0 && readErr != nil {
