@@ -20,11 +20,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
-const tableWidth, minPodColumn = 100, 10
-
-// podHeader has the names of the columns.
-var podHeader = []string{"POD", "POLICY", "SOURCE", "OUTCOME", "DRIFT", "REFRESHED"}
-
 // WriteNodePods writes the pods of a node: as JSON if the format is json, otherwise as a table,
 // or with their files if pod, the name of the only one, is not "".
 func WriteNodePods(w io.Writer, format, pod string, pods v1alpha1.NodePods) error {
@@ -39,29 +34,13 @@ func WriteNodePods(w io.Writer, format, pod string, pods v1alpha1.NodePods) erro
 		_, err := io.WriteString(w, text.String())
 		return err
 	}
-	return writePodTable(w, pods.Pods)
-}
-
-// writePodTable writes one line for each pod of a node, of at most 100 columns: the name of the
-// pod gets the columns that the others leave.
-func writePodTable(out io.Writer, pods []v1alpha1.NodePod) error {
-	rows, widths := [][]string{podHeader}, [6]int{}
-	for i := range pods {
-		rows = append(rows, append([]string{pods[i].Namespace + "/" + pods[i].Name}, podColumns(&pods[i])...))
+	table := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
+	fmt.Fprintln(table, "POD\tPOLICY\tSOURCE\tOUTCOME\tDRIFT\tREFRESHED")
+	for i := range pods.Pods {
+		p := &pods.Pods[i]
+		fmt.Fprintln(table, p.Namespace+"/"+p.Name+"\t"+strings.Join(podColumns(p), "\t"))
 	}
-	rest := 0
-	for column := 1; column < len(podHeader); column++ {
-		for _, row := range rows {
-			widths[column] = max(widths[column], len(row[column]))
-		}
-		rest += 1 + widths[column]
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 1, ' ', 0)
-	for _, row := range rows {
-		row[0] = shorten(row[0], max(tableWidth-rest, minPodColumn))
-		fmt.Fprintln(w, strings.Join(row, "\t"))
-	}
-	return w.Flush()
+	return table.Flush()
 }
 
 // podColumns returns the columns of a pod after its name.
@@ -74,14 +53,6 @@ func podColumns(p *v1alpha1.NodePod) []string {
 		refreshed = time.Since(*p.LastRefresh).Round(time.Second).String() + " ago"
 	}
 	return []string{cmp.Or(p.Policy, "-"), cmp.Or(p.Source, "-"), cmp.Or(p.Outcome, "-"), drift, refreshed}
-}
-
-func shorten(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	half := (limit - len("..")) / 2
-	return s[:limit-len("..")-half] + ".." + s[len(s)-half:]
 }
 
 func writePod(out *strings.Builder, p *v1alpha1.NodePod) {
