@@ -6,6 +6,7 @@ package policy
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -121,9 +122,9 @@ const (
 type nodeRule struct {
 	NodeRule
 	index      int32
-	namespaces []glob
+	namespaces []*regexp.Regexp
 	labels     [][2]string
-	searches   []glob
+	searches   []*regexp.Regexp
 	settings   [changeCount]*bool // nil: not set; whether the result changes
 }
 
@@ -168,7 +169,7 @@ func newNodeRule(index int, r NodeRule) nodeRule {
 	return n
 }
 
-func parseGlobs(patterns []string) (globs []glob) {
+func parseGlobs(patterns []string) (globs []*regexp.Regexp) {
 	for _, p := range patterns {
 		g, _ := parseGlob(p)
 		globs = append(globs, g)

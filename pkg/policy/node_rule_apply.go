@@ -5,6 +5,7 @@ package policy
 
 import (
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -226,15 +227,12 @@ func familyRank(ips []netip.Addr, server string) int {
 	return min(i, 1)
 }
 
-// glob is a pattern in lower case, cut at its stars: each star matches any text, dots included,
-// or none.
-type glob []string
-
 // maxGlob is the length of the longest pattern: it matches one domain.
 const maxGlob = MaxDomain
 
-// parseGlob parses a pattern of the letters, digits and punctuation of domains, and stars.
-func parseGlob(s string) (g glob, problem string) {
+// parseGlob parses a pattern of the letters, digits and punctuation of domains, and stars: each star matches any text,
+// dots included, or none. The result matches normalized texts.
+func parseGlob(s string) (g *regexp.Regexp, problem string) {
 	switch {
 	case s == "":
 		return nil, "is empty"
@@ -245,7 +243,7 @@ func parseGlob(s string) (g glob, problem string) {
 	case strings.ContainsFunc(s, func(r rune) bool { return !isGlobRune(r) }):
 		return nil, "has a character other than letters, digits, '-', '_', '.' and '*'"
 	}
-	return strings.Split(normalize(s), "*"), ""
+	return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(normalize(s)), `\*`, "(?s:.*)") + "$"), ""
 }
 
 func isGlobRune(r rune) bool {
@@ -255,28 +253,7 @@ func isGlobRune(r rune) bool {
 // normalize returns a domain in lower case and without its final dot.
 func normalize(s string) string { return strings.ToLower(strings.TrimSuffix(s, ".")) }
 
-// match reports whether g matches a normalized text. It takes time in proportion to the text
-// for each part of g, at most.
-func (g glob) match(s string) bool {
-	first, last := g[0], g[len(g)-1]
-	if len(g) == 1 {
-		return s == first
-	}
-	if len(s) < len(first)+len(last) || !strings.HasPrefix(s, first) || !strings.HasSuffix(s, last) {
-		return false
-	}
-	s = s[len(first) : len(s)-len(last)]
-	for _, part := range g[1 : len(g)-1] {
-		i := strings.Index(s, part)
-		if i < 0 {
-			return false
-		}
-		s = s[i+len(part):]
-	}
-	return true
-}
-
 // matchAny reports whether one of globs matches the normalized text.
-func matchAny(globs []glob, s string) bool {
-	return slices.ContainsFunc(globs, func(g glob) bool { return g.match(s) })
+func matchAny(globs []*regexp.Regexp, s string) bool {
+	return slices.ContainsFunc(globs, func(g *regexp.Regexp) bool { return g.MatchString(s) })
 }
