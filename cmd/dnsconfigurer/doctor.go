@@ -74,7 +74,7 @@ func doctorCommand() *cobra.Command {
 		},
 	}
 	o.Register(cmd.Flags())
-	usage.ChoiceFlag(cmd.Flags(), &format, "output", "o", "`FORMAT`: text, json or html", cli.DoctorFormats...)
+	usage.ChoiceFlag(cmd.Flags(), &format, "output", "o", "`FORMAT`: text, json or html", "text", "json", "html")
 	cmd.AddCommand(doctorQueryCommand())
 	return interruptible(cmd)
 }
@@ -167,7 +167,7 @@ func adviseCommand() *cobra.Command {
 	usage.ClusterFlags(flags, &kubeconfig, &kubeContext)
 	flags.StringVarP(&namespace, "namespace", "n", "", "print workloads of this `NAMESPACE`; empty: all")
 	flags.StringVar(&before, "before", "", "`FILE` with the output of an earlier advise -o json, to compare with")
-	usage.ChoiceFlag(flags, &format, "output", "o", "`FORMAT`: text or json", cli.AdviseFormats...)
+	usage.ChoiceFlag(flags, &format, "output", "o", "`FORMAT`: text or json", "text", "json")
 	return interruptible(cmd)
 }
 
@@ -224,6 +224,6 @@ func conformanceCommand() *cobra.Command {
 	usage.ClusterFlags(flags, &kubeconfig, &kubeContext)
 	flags.StringVar(&server, "server", "", "`IP[:PORT]` of the server")
 	flags.StringVar(&domain, "cluster-domain", "", "`DOMAIN` of the cluster; empty: as in the ConfigMap kubelet-config, or cluster.local")
-	usage.ChoiceFlag(flags, &format, "output", "o", "`FORMAT`: text or json", cli.ConformanceFormats...)
+	usage.ChoiceFlag(flags, &format, "output", "o", "`FORMAT`: text or json", "text", "json")
 	return interruptible(cmd)
 }

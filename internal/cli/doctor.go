@@ -15,10 +15,7 @@ import (
 
 const formatHTML = "html"
 
-// DoctorFormats are the formats of WriteDoctor.
-var DoctorFormats = []string{formatText, formatJSON, formatHTML}
-
-// WriteDoctor writes what is wrong with the DNS of a cluster, in one of DoctorFormats. head are the first lines of a page:
+// WriteDoctor writes what is wrong with the DNS of a cluster, as text, json or html. head are the first lines of a page:
 // the cluster, the time and the program.
 func WriteDoctor(w io.Writer, format string, r v1alpha1.DoctorResult, head ...string) error {
 	switch format {

@@ -28,13 +28,14 @@ import (
 // Options are the flags of the command render, except those of the node.
 type RenderOptions struct {
 	Input  kube.Input
-	Format string // one of RenderFormats
+	Format string // resolv.conf, json or explain
 }
 
 // Register adds the flags.
 func (o *RenderOptions) Register(flags *pflag.FlagSet) {
 	o.Input.Register(flags)
-	usage.FormatFlag(flags, &o.Format, "`FORMAT`: resolv.conf, json (JSON Lines, one for each object) or explain", RenderFormats...)
+	usage.FormatFlag(flags, &o.Format, "`FORMAT`: resolv.conf, json (JSON Lines, one for each object) or explain",
+		"resolv.conf", "json", "explain")
 }
 
 // Run writes the decision about each pod of the manifests on a node. passed is false if a pod would
@@ -96,14 +97,11 @@ func hintElsewhere(findings []policy.Finding) {
 	}
 }
 
-// RenderFormats are the formats of a Renderer.
-var RenderFormats = []string{"resolv.conf", "json", "explain"}
-
 // Renderer writes the decisions about the pods of one node.
 type Renderer struct {
 	Stdout io.Writer // receives the decisions
 	Stderr io.Writer // receives the findings in the format resolv.conf
-	Format string    // one of RenderFormats
+	Format string    // resolv.conf, json or explain
 
 	// HostNote is written to Stderr once, if a pod gets something of the host's resolv.conf.
 	// "": none.

@@ -72,10 +72,7 @@ func writePod(out *strings.Builder, p *v1alpha1.NodePod) {
 	}
 }
 
-// ConformanceFormats are the formats of WriteConformance.
-var ConformanceFormats = []string{formatText, formatJSON}
-
-// WriteConformance writes whether a server meets each requirement, in one of ConformanceFormats.
+// WriteConformance writes whether a server meets each requirement: as JSON if the format is json, otherwise as text.
 func WriteConformance(w io.Writer, format string, r v1alpha1.ConformanceResult) error {
 	if format == formatJSON {
 		return WriteJSON(w, r)
@@ -102,9 +99,6 @@ func WriteConformance(w io.Writer, format string, r v1alpha1.ConformanceResult) 
 	return err
 }
 
-// AdviseFormats are the formats of WriteAdvice.
-var AdviseFormats = []string{formatText, formatJSON}
-
 // ReadAdvice reads the output of an earlier `advise -o json`.
 func ReadAdvice(path string) (r v1alpha1.AdviseResult, err error) {
 	text, err := os.ReadFile(path)
@@ -120,7 +114,7 @@ func ReadAdvice(path string) (r v1alpha1.AdviseResult, err error) {
 // maxAdvised is the number of workloads that the text describes. JSON has all.
 const maxAdvised = 20
 
-// WriteAdvice writes what workloads ask and could save, in one of AdviseFormats. The text has the queries of the
+// WriteAdvice writes what workloads ask and could save: as JSON if the format is json, otherwise as text. The text has the queries of the
 // workloads in before, too.
 func WriteAdvice(w io.Writer, format string, r, before v1alpha1.AdviseResult) error {
 	if format == formatJSON {

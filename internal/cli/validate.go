@@ -42,7 +42,7 @@ func (o *ValidateOptions) Register(flags *pflag.FlagSet) {
 	o.Input.Register(flags)
 	usage.FormatFlag(flags, &o.Output.Format,
 		"`FORMAT`: text, json (JSON Lines, one for each object), github (annotations for GitHub Actions) or sarif (2.1.0)",
-		ValidateFormats...)
+		formatText, formatJSON, formatGitHub, formatSARIF)
 	usage.ChoiceFlag(flags, &o.FailOn, "fail-on", "",
 		"lowest `SEVERITY` of a finding for exit code 1: error, warning or info", severities()...)
 	flags.StringSliceVar(&o.Ignore, "ignore", nil,

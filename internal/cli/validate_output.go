@@ -32,13 +32,10 @@ const (
 	formatSARIF  = "sarif"
 )
 
-// ValidateFormats are the formats of a Validation.
-var ValidateFormats = []string{formatText, formatJSON, formatGitHub, formatSARIF}
-
 // Validation writes the findings about objects. Call Close at the end.
 type Validation struct {
 	Stdout  io.Writer
-	Format  string // one of ValidateFormats
+	Format  string // one of these
 	Color   bool   // of the format text
 	Verbose bool   // also write findings of severity info, as JSON does
 	Version string // of this program, in SARIF
@@ -178,7 +175,7 @@ type Summary struct {
 
 // Write writes the summary on one line.
 func (s Summary) Write(w io.Writer) {
-	counts := []string{count(s.Checked, "object") + " checked"}
+	counts := []string{kube.Plural(s.Checked, "object") + " checked"}
 	if len(s.Others) > 0 {
 		kinds := map[string]bool{}
 		for _, o := range s.Others {
@@ -195,7 +192,7 @@ func (s Summary) Write(w io.Writer) {
 	}
 	for _, severity := range []policy.Severity{policy.SeverityError, policy.SeverityWarning, policy.SeverityInfo} {
 		if n := s.Found[severity]; n > 0 || severity != policy.SeverityInfo {
-			counts = append(counts, count(n, string(severity)))
+			counts = append(counts, kube.Plural(n, string(severity)))
 		}
 	}
 	if s.HidesInfo && s.Found[policy.SeverityInfo] > 0 {
@@ -205,20 +202,13 @@ func (s Summary) Write(w io.Writer) {
 		counts = append(counts, fmt.Sprintf("%d ignored", s.Ignored))
 	}
 	if s.Skipped > 0 {
-		counts = append(counts, count(s.Skipped, "rule")+" skipped: set --resolv-conf")
+		counts = append(counts, kube.Plural(s.Skipped, "rule")+" skipped: set --resolv-conf")
 	}
 	fmt.Fprintf(w, "dnsconfigurer: %s\n", visible(strings.Join(counts, ", ")))
 }
 
 // maxKinds is the number of kinds that a summary names.
 const maxKinds = 5
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
 
 // annotate writes a workflow command of GitHub Actions
 // (docs.github.com/actions/reference/workflow-commands-for-github-actions). The line is

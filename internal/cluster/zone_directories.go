@@ -99,7 +99,7 @@ func (d *Directories) read() map[string]error {
 		} else {
 			_, known := d.files[path]
 			changed = changed || !known
-			d.files[path] = slices.DeleteFunc(files, isHidden)
+			d.files[path] = slices.DeleteFunc(files, func(file string) bool { return strings.HasPrefix(filepath.Base(file), ".") })
 		}
 		for _, file := range d.files[path] {
 			c, err := readContents(file, d.contents[file])
@@ -117,8 +117,6 @@ func (d *Directories) read() map[string]error {
 	}
 	return failed
 }
-
-func isHidden(file string) bool { return strings.HasPrefix(filepath.Base(file), ".") }
 
 // load replaces the objects of the zone.
 func (d *Directories) load(manifests []Manifest) {

@@ -15,6 +15,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
+	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 )
 
 // A field is one setting of a configuration type: a field of api/v1alpha1 with its tags.
@@ -28,10 +29,7 @@ type field struct {
 	noFlag  bool // whatever the tag
 }
 
-// fieldsOf returns the fields of a type of api/v1alpha1, in the order of the file.
-func fieldsOf(t reflect.Type) []field { return appendFields(nil, t, "", nil, "") }
-
-// appendFields appends the fields of t, which is the struct at prefix. outer has the tags of that struct
+// appendFields appends the fields of t, which is the struct at prefix, in the order of the file. outer has the tags of that struct
 // in its own.
 func appendFields(list []field, t reflect.Type, prefix string, index []int, outer reflect.StructTag) []field {
 	for i := range t.NumField() {
@@ -151,8 +149,7 @@ func (f *field) checkText(text *string, path string, p *Problems) {
 	switch {
 	case slices.Contains(values, *text):
 	case format == nil && values != nil:
-		last := len(values) - 1
-		p.Add(path, fmt.Errorf("%q: want %s or %s", *text, strings.Join(values[:last], ", "), values[last]))
+		p.Add(path, fmt.Errorf("%q: want %s", *text, usage.JoinOr(values)))
 	case format != nil:
 		canonical, err := format(*text, f.tag.Get("min"), f.tag.Get("max"))
 		p.Add(path, err)

@@ -102,9 +102,6 @@ func (f *Files) record(path string, d digest) {
 	f.loaded[path] = d
 }
 
-// reset forgets which files were read.
-func (f *Files) reset() { clear(f.loaded) }
-
 // Changed polls the files that were read. It reports whether they must be read again: a file has changed
 // since, and none has changed since the previous call of Changed. The second condition avoids reading a
 // file while it is being written.

@@ -20,33 +20,44 @@ import (
 // formats check a text by the tag format of its field, and return it in its canonical form. least and
 // most are the tags min and max.
 var formats = map[string]func(text, least, most string) (string, error){
-	"address":   func(text, _, _ string) (string, error) { return text, daemon.CheckAddress(text) },
-	"directory": checkDirectory,
-	"domain":    checkDomain,
-	"duration":  checkDuration,
-	"host":      checkHost,
-	"interface": checkInterface,
-	"ip":        checkIP,
-	"listen":    checkListen,
-	"memory":    checkMemory,
-	"network":   checkNetwork,
-	"path":      checkPath,
-	"service":   checkService,
-	"socket":    checkSocket,
+	"address": func(text, _, _ string) (string, error) { return text, daemon.CheckAddress(text) },
+	"directory": accept(" is not an absolute path below /", func(text string) bool {
+		return filepath.IsAbs(text) && filepath.Clean(text) != "/"
+	}),
+	"domain":   checkDomain,
+	"duration": checkDuration,
+	"host":     checkHost,
+	// A name has IFNAMSIZ octets, with the final NUL.
+	"interface": accept(" is not the name of a network interface: want at most 15 octets without blanks and /", func(text string) bool {
+		invalid := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("/:%", r) }
+		return len(text) <= 15 && text != "." && text != ".." && !strings.ContainsFunc(text, invalid)
+	}),
+	"ip": accept(" is not an IP address", func(text string) bool {
+		_, ok := ParseAddr(text)
+		return ok
+	}),
+	"listen": checkListen,
+	"memory": checkMemory,
+	"network": accept(" is not a network such as 10.96.0.0/12", func(text string) bool {
+		p, err := netip.ParsePrefix(text)
+		return err == nil && !p.Addr().Is4In6() // would match no client: their addresses are unmapped
+	}),
+	"path": accept(": want never, auto or a path with a /", func(text string) bool { return strings.Contains(text, "/") }),
+	"service": accept(" is not the NAMESPACE/NAME of a Service", func(text string) bool {
+		namespace, name, _ := strings.Cut(text, "/")
+		return fqdn.LabelProblems(namespace) == nil && fqdn.LabelProblems(name) == nil
+	}),
+	"socket": checkSocket,
 }
 
-func checkPath(text, _, _ string) (string, error) {
-	if !strings.Contains(text, "/") {
-		return text, fmt.Errorf("%q: want never, auto or a path with a /", text)
+// accept returns the format of texts that have one form. problem follows an invalid text in its error.
+func accept(problem string, valid func(text string) bool) func(text, least, most string) (string, error) {
+	return func(text, _, _ string) (string, error) {
+		if !valid(text) {
+			return text, fmt.Errorf("%q%s", text, problem)
+		}
+		return text, nil
 	}
-	return text, nil
-}
-
-func checkDirectory(text, _, _ string) (string, error) {
-	if !filepath.IsAbs(text) || filepath.Clean(text) == "/" {
-		return text, fmt.Errorf("%q is not an absolute path below /", text)
-	}
-	return text, nil
 }
 
 // checkDomain accepts a domain other than the root.
@@ -73,26 +84,6 @@ func checkHost(text, _, _ string) (string, error) {
 	return checkDomain(text, "", "")
 }
 
-// maxInterface is the longest name of a network interface in octets: IFNAMSIZ without the
-// final NUL.
-const maxInterface = 15
-
-func checkInterface(text, _, _ string) (string, error) {
-	invalid := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("/:%", r) }
-	if len(text) > maxInterface || text == "." || text == ".." || strings.ContainsFunc(text, invalid) {
-		return text, fmt.Errorf("%q is not the name of a network interface: want at most %d octets without blanks and /",
-			text, maxInterface)
-	}
-	return text, nil
-}
-
-func checkIP(text, _, _ string) (string, error) {
-	if _, ok := ParseAddr(text); !ok {
-		return text, fmt.Errorf("%q is not an IP address", text)
-	}
-	return text, nil
-}
-
 // checkListen accepts an address with a port. Like in [net.Listen], an address without a host is that of
 // all interfaces, for IPv4 and IPv6.
 func checkListen(text, _, _ string) (string, error) {
@@ -105,21 +96,6 @@ func checkListen(text, _, _ string) (string, error) {
 		return text, fmt.Errorf("%q is not an IP address with a port", text)
 	}
 	return netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()).String(), nil
-}
-
-func checkNetwork(text, _, _ string) (string, error) {
-	if p, err := netip.ParsePrefix(text); err != nil || p.Addr().Is4In6() { // would match no client: their addresses are unmapped
-		return text, fmt.Errorf("%q is not a network such as 10.96.0.0/12", text)
-	}
-	return text, nil
-}
-
-func checkService(text, _, _ string) (string, error) {
-	namespace, name, _ := strings.Cut(text, "/")
-	if fqdn.LabelProblems(namespace) != nil || fqdn.LabelProblems(name) != nil {
-		return text, fmt.Errorf("%q is not the NAMESPACE/NAME of a Service", text)
-	}
-	return text, nil
 }
 
 // checkDuration accepts a duration of at least 0.

@@ -40,11 +40,14 @@ func api[C any](c *C) reflect.Value { return reflect.ValueOf(c).Elem().Field(0) 
 // Name returns the kind in the file.
 func (k *Kind[C]) Name() string { return reflect.TypeFor[C]().Field(0).Name }
 
-func (k *Kind[C]) fields() []field { return fieldsOf(reflect.TypeFor[C]().Field(0).Type) }
+func (k *Kind[C]) fields() []field {
+	return appendFields(nil, reflect.TypeFor[C]().Field(0).Type, "", nil, "")
+}
 
 // Defaults returns the configuration of an empty file.
 func (k *Kind[C]) Defaults() C {
 	var c C
+	inField := func(path string) document.Location { return document.Location{Field: path} }
 	k.check(&c, &Problems{origin: inField}) // only Finish requires fields
 	return c
 }
@@ -89,9 +92,6 @@ func (k *Kind[C]) checkValues(c *C, p *Problems) {
 		}
 	}
 }
-
-// inField returns the location of a field of an unknown file.
-func inField(path string) document.Location { return document.Location{Field: path} }
 
 // A Source is a configuration file and the flags that override its fields. It is not safe
 // for concurrent use.
@@ -168,7 +168,7 @@ func (s *Source[C]) CheckFields() error {
 // load returns the configuration with valid fields.
 func (s *Source[C]) load() (C, error) {
 	var none C
-	s.reset()
+	clear(s.loaded)
 	c, p, err := s.read()
 	if err != nil {
 		return none, err

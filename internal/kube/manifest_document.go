@@ -216,12 +216,13 @@ func NoteUnknown(fields []UnknownField) error {
 	}
 	return &InputError{
 		Location: Location{File: file},
-		Err:      fmt.Errorf("%s in %s ignored", plural(len(fields), "unknown field"), plural(len(objects), "object")),
+		Err:      fmt.Errorf("%s in %s ignored", Plural(len(fields), "unknown field"), Plural(len(objects), "object")),
 		Hint:     "validate --strict lists them as errors",
 	}
 }
 
-func plural(n int, noun string) string {
+// Plural returns n and the noun, such as "2 objects".
+func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

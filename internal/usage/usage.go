@@ -21,7 +21,7 @@ func RequireCommand(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return UnknownCommand(cmd, args[0])
 	}
-	return Errorf("command missing: want %s", joinOr(commandNames(cmd)))
+	return Errorf("command missing: want %s", JoinOr(commandNames(cmd)))
 }
 
 // RequireCompletionShell makes cobra's command completion require one of its subcommands, the shells,
@@ -55,8 +55,8 @@ func commandNames(parent *cobra.Command) (names []string) {
 	return names
 }
 
-// joinOr returns the words as "a, b or c".
-func joinOr(words []string) string {
+// JoinOr returns the words as "a, b or c".
+func JoinOr(words []string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")
 	}
@@ -172,7 +172,7 @@ func (c choice) Set(text string) error {
 		text = "json"
 	}
 	if !slices.Contains(c.values, text) {
-		return fmt.Errorf("want %s", joinOr(c.values))
+		return fmt.Errorf("want %s", JoinOr(c.values))
 	}
 	*c.at = text
 	return nil
@@ -251,7 +251,7 @@ func DescribeFlagError(cmd *cobra.Command, err error) error {
 		flag := invalid.GetFlag()
 		want, ok := wantedValues[flag.Value.Type()]
 		if values := flag.Annotations[valuesAnnotation]; len(values) > 0 {
-			want, ok = joinOr(values), true
+			want, ok = JoinOr(values), true
 		}
 		if ok {
 			err = fmt.Errorf("--%s: %q: want %s", flag.Name, invalid.GetValue(), want)
