@@ -127,7 +127,7 @@ func TestDemo(t *testing.T) {
 func TestValidate_LargeList(t *testing.T) {
 	const limit = 200 << 10 // KiB
 	dir := t.TempDir()
-	program := process.Build(t, dir)
+	program := process.Build(t)
 	var list strings.Builder
 	list.WriteString("apiVersion: v1\nkind: List\nitems:\n")
 	for i := range 5000 {

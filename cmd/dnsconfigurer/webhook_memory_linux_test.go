@@ -45,7 +45,7 @@ func TestWebhook_Memory(t *testing.T) {
 	config := writeFile(t, "webhook.yaml", map[string]any{"apiVersion": v1alpha1.GroupVersion,
 		"kind": v1alpha1.KindWebhook, "node": map[string]string{"clusterDomain": "cluster.local"}, "lameduck": "1ms",
 		"tls": map[string]string{"certFile": certFile, "keyFile": keyFile}})
-	p := &process.Process{Program: process.Build(t, dir), LogFile: filepath.Join(dir, "log"),
+	p := &process.Process{Program: process.Build(t), LogFile: filepath.Join(dir, "log"),
 		Args: []string{"webhook", "--listen", addr, "--http", freeAddr(t), "--config", config}}
 	if err := p.Start(); err != nil {
 		t.Fatal(err)

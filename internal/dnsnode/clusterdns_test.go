@@ -115,7 +115,7 @@ func TestReplicas_Loop(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte(kubeapi.Kubeconfig(url)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	program, addrs := process.Build(t, dir), process.Loopback(t, 4)
+	program, addrs := process.Build(t), process.Loopback(t, 4)
 	replicas := []*replica{{dns: addrs[0], http: addrs[1]}, {dns: addrs[2], http: addrs[3]}}
 	service := balance(t, replicas[1].dns)
 	for i, r := range replicas {

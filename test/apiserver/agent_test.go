@@ -78,7 +78,7 @@ func TestAPIServerAgent(t *testing.T) {
 	}
 	agent := &process.Process{Program: "unshare", LogFile: filepath.Join(dir, "log"), Args: []string{
 		"--mount", "env", "DIR=" + dir, "KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port,
-		"sh", "-c", inPod, "sh", process.Build(t, dir), "agent", "--config", filepath.Join(dir, "agent.yaml"), "--node-name", "worker"}}
+		"sh", "-c", inPod, "sh", process.Build(t), "agent", "--config", filepath.Join(dir, "agent.yaml"), "--node-name", "worker"}}
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
 	}

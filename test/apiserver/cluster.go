@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -79,23 +78,19 @@ func Start(t testing.TB, flags ...string) *Cluster {
 		t.Fatal(err)
 	}
 	t.Logf("etcd and kube-apiserver were ready after %v", time.Since(start).Round(100*time.Millisecond))
+	text, err := c.Kubeconfig(c.Address(), "")
+	if err := errors.Join(err, os.WriteFile(c.KubeconfigFile(), []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	return c
 }
 
 // StartControllers runs these controllers of kube-controller-manager until the test ends.
 func (c *Cluster) StartControllers(t testing.TB, names ...string) *process.Process {
 	t.Helper()
-	text, err := c.Kubeconfig(c.Address(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig := c.file("controllers.kubeconfig")
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	manager := &process.Process{
 		Program: build(t, "kube-controller-manager"), LogFile: c.file("kube-controller-manager.log"),
-		Args: []string{"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0",
+		Args: []string{"--kubeconfig=" + c.KubeconfigFile(), "--leader-elect=false", "--secure-port=0",
 			"--controllers=" + strings.Join(names, ",")},
 	}
 	if err := manager.Start(); err != nil {
@@ -191,18 +186,13 @@ current-context: test
 `, address, base64.StdEncoding.EncodeToString(authority), token, as), nil
 }
 
+// KubeconfigFile returns the kubeconfig file that leads an administrator to the API server.
+func (c *Cluster) KubeconfigFile() string { return c.file("kubeconfig") }
+
 // Config returns how an administrator reaches the API server, without a limit.
-func (c *Cluster) Config() (*rest.Config, error) {
-	text, err := c.Kubeconfig(c.Address(), "")
-	if err != nil {
-		return nil, err
-	}
-	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(text))
-	if err != nil {
-		return nil, err
-	}
-	config.QPS = -1
-	return config, nil
+func (c *Cluster) Config() *rest.Config {
+	return &rest.Config{Host: "https://" + c.Address(), BearerToken: token, QPS: -1,
+		TLSClientConfig: rest.TLSClientConfig{CAFile: c.Authority(), ServerName: "kubernetes.default.svc"}}
 }
 
 // Ready waits until the API server says that it is ready.
@@ -226,10 +216,7 @@ func (c *Cluster) Ready(ctx context.Context) error {
 }
 
 func (c *Cluster) ready(ctx context.Context) error {
-	config, err := c.Config()
-	if err != nil {
-		return err
-	}
+	config := c.Config()
 	config.Timeout = 5 * time.Second
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {

@@ -6,9 +6,7 @@ package apiserver_test
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -176,23 +174,9 @@ type listed struct {
 
 func newListed(t *testing.T, c *apiserver.Cluster) *listed {
 	t.Helper()
-	config, err := c.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := c.Kubeconfig(c.Address(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &listed{kubectl: c.Kubectl(t), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), binary: process.Build(t, t.TempDir()),
-		gather: gather.Config{API: config, MaxObjects: gather.MaxObjects}}
-	if l.nodes.api, err = kubernetes.NewForConfig(config); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(l.kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return &listed{kubectl: c.Kubectl(t), kubeconfig: c.KubeconfigFile(), binary: process.Build(t),
+		nodes:  nodes{api: kubernetes.NewForConfigOrDie(c.Config())},
+		gather: gather.Config{API: c.Config(), MaxObjects: gather.MaxObjects}}
 }
 
 // install creates the nodes, what kubeadm installs, and the workloads. A Deployment had another template before, with a mistake,

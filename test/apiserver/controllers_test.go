@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,10 +17,8 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
-
-// controllerTime is how long the controllers may take for all objects of the test.
-const controllerTime = 5 * time.Minute
 
 // variants is the number of objects with one name but different templates: the number of
 // characters of a hash is 8 to 10.
@@ -44,8 +41,7 @@ func TestAPIServer_Controllers(t *testing.T) {
 	}
 	severities := nameSeverities(t, w.binary, objects)
 	refused, accepted := map[string]int{}, map[string]int{}
-	ctx, cancel := context.WithTimeout(t.Context(), controllerTime)
-	defer cancel()
+	ctx := t.Context()
 	for variant := range variants {
 		namespace := fmt.Sprint("variant-", variant)
 		if _, err := api.CoreV1().Namespaces().Create(ctx,
@@ -115,27 +111,17 @@ func hashOf(name string) string { return fmt.Sprintf("%c%d", name[0], len(name))
 
 // hasPods waits for a pod of an object, or for the report of its controller that the API server
 // refuses it or its ReplicaSet.
-func hasPods(ctx context.Context, t *testing.T, api kubernetes.Interface, namespace, name string) bool {
+func hasPods(ctx context.Context, t *testing.T, api kubernetes.Interface, namespace, name string) (exist bool) {
 	t.Helper()
-	for tick := time.Tick(200 * time.Millisecond); ; {
+	poll.Until(t, "pods of "+namespace+"/"+name+", or a report of the controller", func() bool {
 		pods, err := api.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, p := range pods.Items {
-			if p.Labels["owner"] == hashOf(name) {
-				return true
-			}
-		}
-		if isRefused(ctx, t, api, namespace, name) {
-			return false
-		}
-		select {
-		case <-tick:
-		case <-ctx.Done():
-			t.Fatalf("%s/%s: neither pods nor a report of the controller", namespace, name)
-		}
-	}
+		exist = slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.Labels["owner"] == hashOf(name) })
+		return exist || isRefused(ctx, t, api, namespace, name)
+	})
+	return exist
 }
 
 // isRefused reports whether a controller has sent an event that it could not create the object's

@@ -6,11 +6,12 @@ package apiserver
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"text/template"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // Corefile returns the Corefile in a file of the source of Kubernetes with a ConfigMap, which may be a template.
@@ -45,16 +46,10 @@ func Corefile(t testing.TB, path string) string {
 // kubernetesDir returns the directory of the module of Kubernetes.
 func kubernetesDir(t testing.TB) string {
 	t.Helper()
-	root := run(t, ".", "go", "list", "-m", "-f", "{{.Dir}}", module)
-	cmd := exec.Command("go", "mod", "download", "-json", "k8s.io/kubernetes")
-	cmd.Dir = filepath.Join(root, "test", "cluster")
-	out, err := cmd.Output()
-	var module struct{ Dir, Error string }
-	if err := json.Unmarshal(out, &module); err != nil {
+	text := process.Output(t, kubernetes, nil, "go", "mod", "download", "-json", "k8s.io/kubernetes")
+	var module struct{ Dir string }
+	if err := json.Unmarshal([]byte(text), &module); err != nil {
 		t.Fatal(err)
-	}
-	if err != nil || module.Error != "" {
-		t.Fatal(err, module.Error)
 	}
 	return module.Dir
 }

@@ -4,18 +4,19 @@
 package apiserver_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/gather"
@@ -27,15 +28,7 @@ import (
 // the finding of the fault first, and no other. Without a fault there is none.
 func TestDoctor_Faults(t *testing.T) {
 	api := apiserver.Start(t, withoutAccounts)
-	config, err := api.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := faultCluster{t: t, host: config.Host, client: client, config: config}
+	c := faultCluster{t: t, config: api.Config(), client: dynamic.NewForConfigOrDie(api.Config())}
 	base, _, err := dnsfaults.Healthy()
 	if err != nil {
 		t.Fatal(err)
@@ -71,9 +64,8 @@ func TestDoctor_Faults(t *testing.T) {
 // faultCluster is an API server with the objects of a cluster.
 type faultCluster struct {
 	t      *testing.T
-	host   string
-	client *http.Client
 	config *rest.Config
+	client dynamic.Interface
 }
 
 // doctor returns the codes of the findings in the objects, in the order in which they are reported.
@@ -108,59 +100,29 @@ func (c faultCluster) change(before, now dnsfaults.Objects) {
 		return keys
 	}
 	for _, key := range order(before, -1) {
-		c.send(http.MethodDelete, before[key], collection(before[key])+"/"+name(before[key]), `{"gracePeriodSeconds":0}`)
+		resource, o := c.resource(before[key])
+		if err := resource.Delete(c.t.Context(), o.GetName(), metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}); err != nil {
+			c.t.Errorf("%s: %v", key, err)
+		}
 	}
 	for _, key := range order(now, 1) {
-		text, err := json.Marshal(now[key])
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		c.send(http.MethodPost, now[key], collection(now[key]), string(text))
-		if status := now[key]["status"]; status != nil {
-			text, err := json.Marshal(map[string]any{"status": status})
-			if err != nil {
-				c.t.Fatal(err)
+		resource, o := c.resource(now[key])
+		_, err := resource.Create(c.t.Context(), o, metav1.CreateOptions{})
+		if status := now[key]["status"]; err == nil && status != nil {
+			var text []byte
+			if text, err = json.Marshal(map[string]any{"status": status}); err == nil {
+				_, err = resource.Patch(c.t.Context(), o.GetName(), types.MergePatchType, text, metav1.PatchOptions{}, "status")
 			}
-			c.send(http.MethodPatch, now[key], collection(now[key])+"/"+name(now[key])+"/status", string(text))
+		}
+		if err != nil {
+			c.t.Errorf("%s: %v", key, err)
 		}
 	}
 }
 
-func name(o dnsfaults.Object) string { return fmt.Sprint(o["metadata"].(map[string]any)["name"]) }
-
-// collection returns the path of the objects of a kind.
-func collection(o dnsfaults.Object) string {
-	path := "/apis/" + fmt.Sprint(o["apiVersion"])
-	if o["apiVersion"] == "v1" {
-		path = "/api/v1"
-	}
-	if namespace, ok := o["metadata"].(map[string]any)["namespace"]; ok {
-		path += fmt.Sprintf("/namespaces/%v", namespace)
-	}
-	resource := strings.ToLower(fmt.Sprint(o["kind"])) + "s"
-	if before, ok := strings.CutSuffix(resource, "ys"); ok {
-		resource = before + "ies"
-	}
-	return path + "/" + resource
-}
-
-func (c faultCluster) send(method string, o dnsfaults.Object, path, body string) {
-	c.t.Helper()
-	r, err := http.NewRequestWithContext(c.t.Context(), method, c.host+path, bytes.NewReader([]byte(body)))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	if method == http.MethodPatch {
-		r.Header.Set("Content-Type", "application/merge-patch+json")
-	}
-	response, err := c.client.Do(r)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode >= http.StatusBadRequest {
-		c.t.Errorf("%s %s of %s: %v", method, path, o.Key(), errors.Join(err, errors.New(string(text))))
-	}
+// resource returns an object, and the objects of its kind and namespace.
+func (c faultCluster) resource(object dnsfaults.Object) (dynamic.ResourceInterface, *unstructured.Unstructured) {
+	o := &unstructured.Unstructured{Object: object}
+	resource, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
+	return c.client.Resource(resource).Namespace(o.GetNamespace()), o
 }

@@ -10,7 +10,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
 // Kubectl is a kubectl of the API server's version, in an administrator's hands. Its
@@ -23,18 +24,10 @@ type Kubectl struct {
 // Kubectl returns a kubectl for the control plane, which has to be ready.
 func (c *Cluster) Kubectl(t testing.TB) *Kubectl {
 	t.Helper()
-	text, err := c.Kubeconfig(c.Address(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := c.file("kubeconfig")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	return &Kubectl{
 		program: build(t, "kubectl"),
 		// HOME: the discovery cache of kubectl.
-		env: append(os.Environ(), "KUBECONFIG="+file, "HOME="+c.dir, "KUBECTL_KUBERC=false"),
+		env: append(os.Environ(), "KUBECONFIG="+c.KubeconfigFile(), "HOME="+c.dir, "KUBECTL_KUBERC=false"),
 	}
 }
 
@@ -85,28 +78,15 @@ func (k *Kubectl) DryRun(ctx context.Context, manifest string) Verdict {
 	return v
 }
 
-// policyTime is how long the API server may take to enforce a new admission policy; it takes a
-// second on an idle machine.
-const policyTime = 3 * time.Minute
-
 // Enforce applies admission policies, and returns when the API server enforces them, as its
-// verdict on probe shows.
+// verdict on probe shows: after a second on an idle machine.
 func (k *Kubectl) Enforce(t testing.TB, manifests, probe string, enforced func(Verdict) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), policyTime)
-	defer cancel()
-	if _, _, err := k.Run(ctx, manifests, "apply", "-f", "-"); err != nil {
-		t.Fatal(err)
-	}
-	for tick := time.Tick(100 * time.Millisecond); ; {
-		v := k.DryRun(ctx, probe)
-		if enforced(v) {
-			return
+	k.MustRun(t, manifests, "apply", "-f", "-")
+	poll.UntilNil(t, "the policies", func() error {
+		if v := k.DryRun(t.Context(), probe); !enforced(v) {
+			return fmt.Errorf("not enforced: %+v", v)
 		}
-		select {
-		case <-tick:
-		case <-ctx.Done():
-			t.Fatalf("the policies are not enforced after %v: %+v", policyTime, v)
-		}
-	}
+		return nil
+	})
 }

@@ -26,7 +26,7 @@ type lifecycleTest struct {
 // installed, however they came to be.
 func TestAPIServerPolicies_Lifecycle(t *testing.T) {
 	c := apiserver.Start(t, withoutAccounts)
-	l := lifecycleTest{policyTest: policyTest{c.Kubectl(t), map[string]bool{}}, binary: process.Build(t, t.TempDir())}
+	l := lifecycleTest{policyTest: policyTest{c.Kubectl(t), map[string]bool{}}, binary: process.Build(t)}
 	l.namespace(t, "payments")
 	t.Run("domain", l.changeDomain)
 	t.Run("upgrade", l.upgrade)

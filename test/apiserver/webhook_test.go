@@ -4,12 +4,10 @@
 package apiserver_test
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -20,10 +18,10 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
@@ -48,10 +46,7 @@ func TestAPIServerWebhook(t *testing.T) {
 
 // webhookTest is an API server with a webhook.
 type webhookTest struct {
-	config *rest.Config
-	client *http.Client
-	api    kubernetes.Interface
-
+	api     kubernetes.Interface
 	kubectl *apiserver.Kubectl
 
 	binary    string
@@ -63,18 +58,9 @@ type webhookTest struct {
 func newWebhookTest(t *testing.T, c *apiserver.Cluster) *webhookTest {
 	t.Helper()
 	w := &webhookTest{dir: t.TempDir(), kubectl: c.Kubectl(t)}
-	w.binary = process.Build(t, w.dir)
+	w.binary = process.Build(t)
 	w.addr, w.authority = process.Loopback(t, 1)[0], certs.NewAuthority(t)
-	var err error
-	if w.config, err = c.Config(); err != nil {
-		t.Fatal(err)
-	}
-	if w.client, err = rest.HTTPClientFor(w.config); err != nil {
-		t.Fatal(err)
-	}
-	if w.api, err = kubernetes.NewForConfig(w.config); err != nil {
-		t.Fatal(err)
-	}
+	w.api = kubernetes.NewForConfigOrDie(c.Config())
 	return w
 }
 
@@ -145,54 +131,31 @@ func (w *webhookTest) serve(t *testing.T, h http.Handler) (stop func()) {
 type seen struct {
 	refused  string   // why; "": it is not
 	warnings []string // without those that the API server has itself
-	object   []byte
 }
 
+// HandleWarningHeader adds a warning of the API server.
+func (s *seen) HandleWarningHeader(_ int, _, text string) { s.warnings = append(s.warnings, text) }
+
 // create creates an object, or only seems to.
-func (w *webhookTest) create(ctx context.Context, object []byte, dryRun bool) (seen, error) {
-	var o struct {
-		metav1.TypeMeta
-		Metadata metav1.ObjectMeta
-	}
-	if err := json.Unmarshal(object, &o); err != nil {
-		return seen{}, err
-	}
-	prefix := "/apis/" + o.APIVersion
-	if o.APIVersion == "v1" {
-		prefix = "/api/v1"
-	}
-	namespace := o.Metadata.Namespace
-	if namespace == "" {
-		namespace = "default"
-	}
-	url := w.config.Host + prefix + "/namespaces/" + namespace + "/" + strings.ToLower(o.Kind) + "s"
-	if dryRun {
-		url += "?dryRun=All"
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(object))
-	if err != nil {
-		return seen{}, err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	response, err := w.client.Do(r)
-	if err != nil {
-		return seen{}, err
-	}
-	defer response.Body.Close()
-	s := seen{}
-	if s.object, err = io.ReadAll(response.Body); err != nil {
+func (w *webhookTest) create(ctx context.Context, object []byte, dryRun bool) (s seen, err error) {
+	var o unstructured.Unstructured
+	if err := o.UnmarshalJSON(object); err != nil {
 		return s, err
 	}
-	headers, errs := utilnet.ParseWarningHeaders(response.Header["Warning"])
-	for _, h := range headers {
-		s.warnings = append(s.warnings, h.Text)
+	prefix := "/apis/" + o.GetAPIVersion()
+	if o.GetAPIVersion() == "v1" {
+		prefix = "/api/v1"
 	}
-	if response.StatusCode >= 400 {
-		var status metav1.Status
-		err = json.Unmarshal(s.object, &status)
-		s.refused = status.Message
+	request := w.api.CoreV1().RESTClient().Post().WarningHandler(&s).Body(object).
+		AbsPath(prefix, "namespaces", cmp.Or(o.GetNamespace(), "default"), strings.ToLower(o.GetKind())+"s")
+	if dryRun {
+		request.Param("dryRun", "All")
 	}
-	return s, errors.Join(append(errs, err)...)
+	err = request.Do(ctx).Error()
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		s.refused, err = status.Status().Message, nil
+	}
+	return s, err
 }
 
 // deniedBy is how the API server says that it was us.

@@ -30,7 +30,7 @@ import (
 // docs/compatibility.md.
 func TestConformance(t *testing.T) {
 	dir := t.TempDir()
-	coreDNS, program := build(t, dir)
+	coreDNS, program := build(t)
 	self, err := peer.OwnAddress()
 	if err != nil {
 		t.Fatal(err)

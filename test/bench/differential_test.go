@@ -7,10 +7,10 @@ import (
 	"context"
 	"flag"
 	"net/netip"
-	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/deviation"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/peer"
@@ -19,6 +19,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 const (
@@ -37,8 +38,7 @@ var (
 // those of CoreDNS outside the classes of package deviation. Between rounds the cluster
 // changes.
 func TestDifferential(t *testing.T) {
-	dir := t.TempDir()
-	coreDNS, program := build(t, dir)
+	coreDNS, program := build(t)
 	total := newTally()
 	for i, run := range []struct {
 		podMode           string
@@ -73,22 +73,13 @@ func TestDifferential(t *testing.T) {
 	total.check(t)
 }
 
-// build compiles both servers and returns their paths.
-func build(t *testing.T, dir string) (coreDNS, program string) {
+// build returns the paths of both servers.
+func build(t *testing.T) (coreDNS, program string) {
 	t.Helper()
-	coreDNS, program = filepath.Join(dir, "coredns"), *programFlag
-	begin := time.Now()
-	if err := peer.Build(t.Context(), ".", "./cmd/coredns", coreDNS); err != nil {
-		t.Fatal(err)
+	if program = *programFlag; program == "" {
+		program = process.Build(t)
 	}
-	if program == "" {
-		program = filepath.Join(dir, "dnsconfigurer")
-		if err := peer.Build(t.Context(), "../..", "./cmd/dnsconfigurer", program); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("built in %v", time.Since(begin).Round(time.Second))
-	return coreDNS, program
+	return apiserver.CoreDNS(t), program
 }
 
 func start(t *testing.T, binary string, run func(context.Context, string,

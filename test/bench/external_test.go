@@ -19,7 +19,7 @@ import (
 // TestDifferential_External: CoreDNS's plugin k8s_external and dnsconfigurer give the same answers in external zones, except
 // in the classes of docs/compatibility.md.
 func TestDifferential_External(t *testing.T) {
-	coreDNS, program := build(t, t.TempDir())
+	coreDNS, program := build(t)
 	self, err := peer.OwnAddress()
 	if err != nil {
 		t.Fatal(err)

@@ -76,7 +76,7 @@ func readFile(t *testing.T, path string) string {
 // for what the replies differ in: flags, size, time. Both have the same chaos answers.
 func TestImport_Log(t *testing.T) {
 	dir := t.TempDir()
-	coreDNS, program := build(t, dir)
+	coreDNS, program := build(t)
 	upstream := dnstest.Start(t, dnstest.Reply(dnstest.Records(t, "www.example. 30 IN A 198.51.100.2\n")))
 	var ports [2]string
 	for i, address := range process.Loopback(t, 2) {

@@ -82,7 +82,7 @@ func generatedRules(seed uint64) string {
 // answers, except for the reverse name of a host in another block, which import-corefile announces. The log has names
 // that the Corefile does not have.
 func TestImport_Answers(t *testing.T) {
-	coreDNS, program := build(t, t.TempDir())
+	coreDNS, program := build(t)
 	records := readFile(t, "testdata/records.zone")
 	all := dnstest.Start(t, dnstest.Reply(dnstest.Records(t, records)))
 	owners := regexp.MustCompile(`(?m)^\S+`).FindAllString(records, -1)
@@ -141,7 +141,7 @@ in-addr.arpa:53 ip6.arpa:53 {
 // TestImport_NodeLocal: as TestImport_Answers, for a node cache.
 func TestImport_NodeLocal(t *testing.T) {
 	dir := t.TempDir()
-	coreDNS, program := build(t, dir)
+	coreDNS, program := build(t)
 	records := dnstest.Reply(dnstest.Records(t, readFile(t, "testdata/records.zone")))
 	cluster, upstream := dnstest.Start(t, records), dnstest.Start(t, records)
 	writeFile(t, dir, "Corefile", nodeLocal)

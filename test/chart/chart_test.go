@@ -20,6 +20,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 const chartDir = "../../deploy/chart"
@@ -195,23 +197,11 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// buildProgram builds dnsconfigurer and returns its path.
-func buildProgram(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "dnsconfigurer")
-	build := exec.Command("go", "build", "-o", program, "./cmd/dnsconfigurer")
-	build.Dir = "../.."
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return program
-}
-
 // TestChart_Policies checks that the chart has the policies that the program prints.
 func TestChart_Policies(t *testing.T) {
 	rendered := render(t, "everything.yaml", "--set",
 		"clusterDomain=corp.example,clusterDNSAddress=10.0.0.10,policies.allowedOverrides={None,Default},excludedNamespaces={ci,123}")
-	out, err := exec.Command(buildProgram(t), "policies", "--cluster-domain", "corp.example",
+	out, err := exec.Command(process.Build(t), "policies", "--cluster-domain", "corp.example",
 		"--cluster-dns", "10.0.0.10", "--allowed-overrides", "None,Default", "--exclude-namespace", "ci,123").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +220,7 @@ func TestChart_Policies(t *testing.T) {
 // TestChart_Configuration checks the configurations that the chart renders as the servers
 // read them.
 func TestChart_Configuration(t *testing.T) {
-	program := buildProgram(t)
+	program := process.Build(t)
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -267,7 +257,7 @@ func TestChart_Configuration(t *testing.T) {
 func TestChart_ImportedCorefile(t *testing.T) {
 	const corefile = ".:53 {\n errors\n health {\n lameduck 5s\n }\n ready\n kubernetes cluster.local in-addr.arpa ip6.arpa {\n" +
 		" pods insecure\n fallthrough in-addr.arpa ip6.arpa\n ttl 30\n }\n prometheus :9153\n forward . /etc/resolv.conf\n cache 30\n}\n"
-	importer := exec.Command(buildProgram(t), "import-corefile", "-")
+	importer := exec.Command(process.Build(t), "import-corefile", "-")
 	importer.Stdin = strings.NewReader(corefile)
 	imported, err := importer.Output()
 	if err != nil {

@@ -41,8 +41,6 @@ type cluster struct {
 	kubectl   *apiserver.Kubectl
 	env       []string // of helm
 	namespace string   // of the release
-
-	kubeconfig string // path
 }
 
 // TestCluster tests the chart with an API server. Each test has a namespace of its own, and removes what is
@@ -73,16 +71,8 @@ func TestCluster(t *testing.T) {
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	server := apiserver.Start(t)
-	text, err := server.Kubeconfig(server.Address(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := &cluster{T: t, namespace: system, api: server, kubectl: server.Kubectl(t), kubeconfig: file,
-		env: append(os.Environ(), "KUBECONFIG="+file)}
+	c := &cluster{T: t, namespace: system, api: server, kubectl: server.Kubectl(t),
+		env: append(os.Environ(), "KUBECONFIG="+server.KubeconfigFile())}
 	for _, dir := range []string{"HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME"} {
 		c.env = append(c.env, dir+"="+t.TempDir())
 	}

@@ -30,7 +30,7 @@ const (
 // kubeadm applies CoreDNS as "kubeadm init" and "kubeadm upgrade" do.
 func (c *cluster) kubeadm() {
 	c.Helper()
-	apiserver.Kubeadm(c, "addon", "coredns", "--kubeconfig", c.kubeconfig)
+	apiserver.Kubeadm(c, "addon", "coredns", "--kubeconfig", c.api.KubeconfigFile())
 }
 
 // nodeLocal returns the manifest of NodeLocal DNSCache with the values that its documentation

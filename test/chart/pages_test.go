@@ -17,6 +17,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
 	"github.com/dnsconfigurer/dnsconfigurer/test/pages"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // kubeadmDNS are objects of a cluster of kubeadm that the documentation changes.
@@ -64,10 +65,10 @@ func newWorkplace(c *cluster) (dir string, env []string) {
 		os.MkdirAll(filepath.Join(programs, "release"), 0o700),
 		os.Mkdir(filepath.Join(dir, ".kube"), 0o700),
 		os.Symlink(filepath.Join(repository, "deploy"), filepath.Join(dir, "deploy")),
-		os.Symlink(buildProgram(c.T), filepath.Join(programs, "dnsconfigurer")),
+		os.Symlink(process.Build(c.T), filepath.Join(programs, "dnsconfigurer")),
 		os.Symlink(helmPath, filepath.Join(programs, "helm")),
 		os.Symlink(c.kubectl.Program(), filepath.Join(programs, "kubectl")),
-		os.Symlink(c.kubeconfig, filepath.Join(dir, ".kube", "config")),
+		os.Symlink(c.api.KubeconfigFile(), filepath.Join(dir, ".kube", "config")),
 	); err != nil {
 		c.Fatal(err)
 	}

@@ -23,7 +23,6 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
-	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -41,8 +40,8 @@ func testKubeProxy(t *testing.T, mode string) {
 	if os.Getenv(proxyVariable) == "" {
 		debian.Install(t, "iptables", "iptables")
 		debian.Install(t, "nft", "nftables")
-		t.Setenv(proxyVariable, nodetools.BuildTool(t, "test/cluster", "kube-proxy"))
-		t.Setenv(productVariable, process.Build(t, t.TempDir()))
+		t.Setenv(proxyVariable, process.BuildTool(t, "test/cluster", "kube-proxy"))
+		t.Setenv(productVariable, process.Build(t))
 	}
 	if !netns.EnterSerial(t) {
 		return

@@ -24,6 +24,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // programs are what the machine has, built outside its namespaces.
@@ -73,7 +74,7 @@ func build(t *testing.T, dir string) programs {
 	nodetools.Install(t)
 	debian.Install(t, "nft", "nftables")
 	apiserver.Install(t)
-	kubernetes := func(program string) string { return nodetools.BuildTool(t, "test/cluster", program) }
+	kubernetes := func(program string) string { return process.BuildTool(t, "test/cluster", program) }
 	p := programs{
 		Dir:               dir,
 		Containerd:        nodetools.BuildContainerd(t),
@@ -81,7 +82,7 @@ func build(t *testing.T, dir string) programs {
 		ControllerManager: kubernetes("kube-controller-manager"),
 		Scheduler:         kubernetes("kube-scheduler"),
 		Proxy:             kubernetes("kube-proxy"),
-		Helm:              nodetools.BuildTool(t, "test/chart", "helm"),
+		Helm:              process.BuildTool(t, "test/chart", "helm"),
 		Images:            nodetools.BuildImages(t, dir),
 	}
 	p.Dnsconfigurer, p.Release = buildRelease(t, dir)

@@ -58,7 +58,7 @@ func startServers(t *testing.T, upstream string, search []string, fields string)
 		os.WriteFile(cacheFile, []byte(configHead+"NodeCacheConfiguration\nresolvConf: "+resolvConf+"\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	program := process.Build(t, dir)
+	program := process.Build(t)
 	cluster = startClusterDNS(t, program, upstream, clusterGoMemory, "hostSuffixes: ["+strings.Join(search, ", ")+"]\n"+fields)
 	node = startServer(t, program, "node cache", nodeMemory, nodeGoMemory,
 		"nodecache", "--cluster-dns", cluster.addr.String(), "--upstream", upstream, "--config", cacheFile)

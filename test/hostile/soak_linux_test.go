@@ -43,7 +43,7 @@ const (
 // startSoak starts a cluster DNS server that forwards to an upstream server with the handler.
 func startSoak(t *testing.T, upstream dnstest.Handler, goLimit string) *server {
 	t.Helper()
-	return startClusterDNS(t, process.Build(t, t.TempDir()), dnstest.Start(t, upstream).Addr.String(), goLimit, "")
+	return startClusterDNS(t, process.Build(t), dnstest.Start(t, upstream).Addr.String(), goLimit, "")
 }
 
 // TestRandomNames sends queries for new names: of the cluster, which do not exist, and

@@ -90,7 +90,7 @@ func TestForwarders(t *testing.T) {
 	write(t, objects, "objects.yaml", forwardedObjects())
 	write(t, dir, "dns.yaml", "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: DNSConfiguration\n"+
 		"reverseCIDRs: [10.96.0.0/16]\nexternalZones: [lb.example.com]\n")
-	start(t, "exec "+process.Build(t, dir)+" dns --config $0/dns.yaml --manifests "+objects+
+	start(t, "exec "+process.Build(t)+" dns --config $0/dns.yaml --manifests "+objects+
 		" --listen 127.0.0.1:53 --upstream 127.0.0.2", dir)
 	poll.Until(t, "an answer", func() bool { return strings.HasPrefix(answerOf(t, clusterDNS, forwardedQuestions[0]), "NOERROR") })
 	var want []string

@@ -39,7 +39,7 @@ func TestCritest(t *testing.T) {
 	t.Run("containerd 2", func(t *testing.T) {
 		m := newMachine(t, nodetools.BuildContainerd(t))
 		direct := testCritest(t, m, program)
-		n := newNRI(t, m, process.Build(t, t.TempDir()), m.kubelet(t, m.endpoint()))
+		n := newNRI(t, m, process.Build(t), m.kubelet(t, m.endpoint()))
 		m.write(t, "agent.yaml", strings.ReplaceAll(agentConfiguration, "DIR", m.dir))
 		n.startAgent(t)
 		n.startRelay(t)

@@ -85,7 +85,7 @@ var nodeLocal = flag.Bool("nodelocal", false, "TestFaults: run the faults of a n
 func TestFaults(t *testing.T) {
 	nodetools.Install(t)
 	debian.Install(t, "nft", "nftables")
-	program, ask := process.Build(t, t.TempDir()), compileAsk(t)
+	program, ask := process.Build(t), compileAsk(t)
 	t.Run("node cache", func(t *testing.T) {
 		t.Parallel()
 		for _, f := range nodeCacheFaults {

@@ -74,7 +74,7 @@ func newNRI(t testing.TB, m *machine, program string, k kubelet) *nri {
 // and start whatever happens to relay and agent.
 func TestNRI(t *testing.T) {
 	nodetools.Install(t)
-	program := process.Build(t, t.TempDir())
+	program := process.Build(t)
 	m := newMachine(t, nodetools.BuildContainerd(t)+":"+nodetools.BuildRunc(t))
 	n := newNRI(t, m, program, m.kubelet(t, m.endpoint()))
 	m.write(t, "agent.yaml", strings.ReplaceAll(agentConfiguration, "DIR", m.dir))

@@ -42,7 +42,7 @@ web.shop.svc.cluster.local.        5 IN A   10.96.1.2
 // ended. No query is lost.
 func TestRollout(t *testing.T) {
 	nodetools.Install(t)
-	program := process.Build(t, t.TempDir())
+	program := process.Build(t)
 	var nodes []*served
 	for range rolloutNodes {
 		s := &served{machine: newBareMachine(t, ""), program: program, addrs: []netip.Addr{outside}}

@@ -33,7 +33,7 @@ http: ` + shimAddress + nodeSettings
 // without NRI, and with one whose NRI has no plugin.
 func TestShimRefresh(t *testing.T) {
 	nodetools.Install(t)
-	program := process.Build(t, t.TempDir())
+	program := process.Build(t)
 	t.Run("containerd 1.6", func(t *testing.T) { testShimRefresh(t, newMachine(t, ""), program) })
 	t.Run("containerd 2", func(t *testing.T) {
 		testShimRefresh(t, newMachine(t, nodetools.BuildContainerd(t)+":"+nodetools.BuildRunc(t)), program)

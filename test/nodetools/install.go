@@ -8,12 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // required are the programs that the tests run, and their Debian packages.
@@ -58,7 +57,7 @@ func BuildContainerd(t testing.TB) string {
 	t.Helper()
 	var dirs []string
 	for _, program := range []string{"containerd", "containerd-shim-runc-v2"} {
-		dirs = append(dirs, filepath.Dir(BuildTool(t, "test/containerd", program)))
+		dirs = append(dirs, filepath.Dir(process.BuildTool(t, "test/containerd", program)))
 	}
 	return strings.Join(dirs, ":")
 }
@@ -67,25 +66,7 @@ func BuildContainerd(t testing.TB) string {
 // user namespaces: those need 1.2. A part of runc is C.
 func BuildRunc(t testing.TB) string {
 	t.Helper()
-	return filepath.Dir(BuildTool(t, "test/runc", "runc", "CGO_ENABLED=1"))
-}
-
-// BuildTool returns the path of a program that a module of the repository has as a tool, built with
-// the variables of env. Go keeps it in its build cache.
-func BuildTool(t testing.TB, module, program string, env ...string) string {
-	t.Helper()
-	start := time.Now()
-	cmd := exec.Command("go", "tool", "-n", program)
-	cmd.Dir = filepath.Join("..", "..", module)
-	cmd.Env = slices.Concat(os.Environ(), []string{"CGO_ENABLED=0"}, env) // the last value counts
-	var problems strings.Builder
-	cmd.Stderr = &problems
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("in %s: %s: %v\n%s", module, cmd, err, &problems)
-	}
-	t.Logf("building %s took %v", program, time.Since(start).Round(time.Second))
-	return strings.TrimSpace(string(out))
+	return filepath.Dir(process.BuildTool(t, "test/runc", "runc", "CGO_ENABLED=1"))
 }
 
 // busybox returns the path of a statically linked busybox, "" if there is none.

@@ -24,6 +24,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
+	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // kubeletUnit has the flags in the order of kubeadm's unit.
@@ -123,7 +124,7 @@ type calls struct {
 // newKubelet writes the files of a kubelet that is not running yet.
 func newKubelet(t *testing.T, m *machine) *kubelet {
 	t.Helper()
-	run(t, "cp", nodetools.BuildTool(t, "test/cluster", "kubelet"), filepath.Join(m.root, "usr/local/bin/kubelet"))
+	run(t, "cp", process.BuildTool(t, "test/cluster", "kubelet"), filepath.Join(m.root, "usr/local/bin/kubelet"))
 	run(t, "cp", nodetools.BuildImages(t, t.TempDir()), filepath.Join(m.root, "root/images.tar"))
 	m.installClient(t)
 	nodetools.GuardKernelSettings(t)

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	parallel = 16              // questions at the same time
+	parallel = 64              // questions at the same time: for some CoreDNS sends no reply
 	patience = 3 * time.Second // the wait for a reply: long enough for a busy machine
 	attempts = 2               // the loopback interface drops datagrams too when buffers are full
 )
@@ -26,16 +26,16 @@ const (
 // the number of those.
 func All(ctx context.Context, server string, questions []Question) (replies []*dns.Msg, cut int, err error) {
 	replies = make([]*dns.Msg, len(questions))
-	var truncated atomic.Int64
+	var truncated, next atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
-	for worker := range parallel {
+	for range parallel {
 		group.Go(func() error {
 			client, err := Dial(server)
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			for i := worker; i < len(questions) && ctx.Err() == nil; i += parallel {
+			for i := next.Add(1) - 1; i < int64(len(questions)) && ctx.Err() == nil; i = next.Add(1) - 1 {
 				if replies[i], err = client.askWhole(questions[i], &truncated); err != nil {
 					return fmt.Errorf("ask %s %v: %w", server, questions[i], err)
 				}

@@ -6,6 +6,8 @@ package fault
 import (
 	"testing"
 
+	"k8s.io/client-go/kubernetes"
+
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -15,7 +17,7 @@ import (
 // state is reached.
 func TestControlPlaneKilled(t *testing.T) {
 	c := apiserver.Start(t)
-	api := newClient(t, c)
+	api := kubernetes.NewForConfigOrDie(c.Config())
 	registers := []*register{newHeadless(api, "db", 3), newPorts(api, "web", "10.96.0.77"), newFleeting(api, "gone")}
 	create(t, api, registers...)
 	kubeconfig, err := c.Kubeconfig(c.Address(), "")

@@ -15,26 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
 )
 
 const namespace = "shop"
-
-// newClient returns a client for the administrator of c.
-func newClient(t *testing.T, c *apiserver.Cluster) kubernetes.Interface {
-	t.Helper()
-	config, err := c.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	api, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return api
-}
 
 // create creates the objects in their first states.
 func create(t *testing.T, api kubernetes.Interface, registers ...*register) {

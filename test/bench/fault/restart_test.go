@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
@@ -25,8 +26,8 @@ import (
 // is back.
 func TestRestartWithoutAPIServer(t *testing.T) {
 	c := apiserver.Start(t)
-	db := newHeadless(newClient(t, c), "db", 3)
-	create(t, newClient(t, c), db)
+	db := newHeadless(kubernetes.NewForConfigOrDie(c.Config()), "db", 3)
+	create(t, kubernetes.NewForConfigOrDie(c.Config()), db)
 	kubeconfig, err := c.Kubeconfig(c.Address(), "")
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,6 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
-	"github.com/dnsconfigurer/dnsconfigurer/test/bench/peer"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/spec"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
@@ -47,10 +46,7 @@ func newServer(t *testing.T, kubeconfig string, fields ...string) *server {
 	addrs := process.Loopback(t, 2)
 	resolver := dnstest.Start(t, dnstest.Reply(upstream.Reply))
 	s := &server{address: addrs[0], http: addrs[1]}
-	s.Program, s.LogFile = filepath.Join(dir, "dnsconfigurer"), filepath.Join(dir, "log")
-	if err := peer.Build(t.Context(), "../../..", "./cmd/dnsconfigurer", s.Program); err != nil {
-		t.Fatal(err)
-	}
+	s.Program, s.LogFile = process.Build(t), filepath.Join(dir, "log")
 	s.Args = []string{"dns", "--config", config, "--kubeconfig", file, "--listen", s.address, "--http", s.http,
 		"--upstream", resolver.Addr.String()}
 	t.Cleanup(func() {

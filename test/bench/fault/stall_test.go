@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/kubernetes"
+
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
@@ -25,7 +27,7 @@ import (
 func TestWatchStalls(t *testing.T) {
 	audit := newAudit(t)
 	c := apiserver.Start(t, audit.flags...)
-	api := newClient(t, c)
+	api := kubernetes.NewForConfigOrDie(c.Config())
 	registers := []*register{newHeadless(api, "db", 3), newPorts(api, "web", "10.96.0.77"), newFleeting(api, "gone")}
 	create(t, api, registers...)
 	way := newProxy(t, c.Address())
