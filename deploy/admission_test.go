@@ -18,6 +18,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 var update = flag.Bool("update", false, "write deploy/admission and the files of the chart")
@@ -25,19 +26,11 @@ var update = flag.Bool("update", false, "write deploy/admission and the files of
 // TestAdmission_Rendered: the file is the output of `dnsconfigurer policies` without values.
 func TestAdmission_Rendered(t *testing.T) {
 	const file = "admission/policies.yaml"
-	want, err := admission.PolicyConfig{}.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(admission.PolicyConfig{}.YAML())(t)
 	if *update {
-		if err := os.WriteFile(file, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, want, 0o644))
 	}
-	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(os.ReadFile(file))(t)
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("%s: run go test ./deploy -update: (-rendered +file)\n%s", file, diff)
 	}
@@ -49,11 +42,7 @@ func TestAdmission_Rendered(t *testing.T) {
 // renderAll returns the policies with all rules.
 func renderAll(t *testing.T) []byte {
 	t.Helper()
-	text, err := admission.PolicyConfig{ClusterDomain: "cluster.local", ClusterDNS: []string{"10.96.0.10"}}.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return must.Get(admission.PolicyConfig{ClusterDomain: "cluster.local", ClusterDNS: []string{"10.96.0.10"}}.YAML())(t)
 }
 
 // TestAdmission_Objects checks what the API server does not validate. The expressions of the
@@ -61,10 +50,7 @@ func renderAll(t *testing.T) []byte {
 func TestAdmission_Objects(t *testing.T) {
 	found := map[string]*admissionv1.ValidatingAdmissionPolicy{}
 	bindings := map[string]*admissionv1.ValidatingAdmissionPolicyBinding{}
-	objects, err := decodeText("policies", renderAll(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := must.Get(decodeText("policies", renderAll(t)))(t)
 	for _, object := range objects {
 		switch o := object.(type) {
 		case *admissionv1.ValidatingAdmissionPolicy:
@@ -148,10 +134,7 @@ func checkVariablesUsed(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) 
 
 // TestAdmission_Codes: the comment above each rule is its code in docs/checks.md.
 func TestAdmission_Codes(t *testing.T) {
-	docs, err := os.ReadFile("../docs/checks.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	docs := must.Get(os.ReadFile("../docs/checks.md"))(t)
 	rules := strings.Split(string(renderAll(t)), "\n  validations:\n")[1:]
 	for i, validations := range rules {
 		validations, _, _ = strings.Cut(validations, "\n---\n")
@@ -197,25 +180,15 @@ func TestWebhook_Hooks(t *testing.T) {
 func decodeAll(t *testing.T, files ...string) (objects []runtime.Object) {
 	t.Helper()
 	for _, file := range files {
-		decoded, err := decodeFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		objects = append(objects, decoded...)
+		objects = append(objects, must.Get(decodeFile(file))(t)...)
 	}
 	return objects
 }
 
 // TestWebhook_Termination checks that the pods of the chart have the time to end.
 func TestWebhook_Termination(t *testing.T) {
-	pod, err := os.ReadFile("chart/templates/webhook.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	helpers, err := os.ReadFile("chart/templates/_helpers.tpl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pod := must.Get(os.ReadFile("chart/templates/webhook.yaml"))(t)
+	helpers := must.Get(os.ReadFile("chart/templates/_helpers.tpl"))(t)
 	grace := regexp.MustCompile(`terminationGracePeriodSeconds: (\d+)`).FindSubmatch(pod)
 	_, config, _ := strings.Cut(string(helpers), `define "dnsconfigurer.webhook.config"`)
 	lameduck := regexp.MustCompile(`"lameduck" "(\w+)"`).FindStringSubmatch(config)

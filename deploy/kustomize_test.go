@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // kustomization is the name of the file that makes a directory a base.
@@ -26,10 +27,7 @@ const kustomization = "kustomization.yaml"
 // base returns the objects of a base.
 func base(t *testing.T, dir string) (objects []runtime.Object) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, kustomization))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(dir, kustomization)))(t)
 	var k struct {
 		APIVersion, Kind string
 		Resources        []string
@@ -38,11 +36,7 @@ func base(t *testing.T, dir string) (objects []runtime.Object) {
 		t.Fatalf("%s: %+v, %v", dir, k, err)
 	}
 	for _, file := range k.Resources {
-		decoded, err := decodeFile(filepath.Join(dir, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		objects = append(objects, decoded...)
+		objects = append(objects, must.Get(decodeFile(filepath.Join(dir, file)))(t)...)
 	}
 	return objects
 }
@@ -119,14 +113,9 @@ var chartFiles = map[string]string{
 // TestChart_Files checks the copies in the chart.
 func TestChart_Files(t *testing.T) {
 	for file, source := range chartFiles {
-		want, err := os.ReadFile(source)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(os.ReadFile(source))(t)
 		if *update {
-			if err := os.WriteFile(file, want, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(file, want, 0o644))
 		}
 		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s is not a copy of %s (%v): run go test ./deploy -update", file, source, err)

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 const (
@@ -31,16 +32,11 @@ type alertingRule struct {
 
 func readRules(t *testing.T) (rules []alertingRule) {
 	t.Helper()
-	text, err := os.ReadFile(rulesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(rulesFile))(t)
 	var file struct {
 		Groups []struct{ Rules []alertingRule }
 	}
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(text, &file))
 	for _, g := range file.Groups {
 		rules = append(rules, g.Rules...)
 	}
@@ -50,19 +46,14 @@ func readRules(t *testing.T) (rules []alertingRule) {
 // readQueries returns the queries of the dashboard by the title of their panel.
 func readQueries(t *testing.T) map[string][]string {
 	t.Helper()
-	text, err := os.ReadFile(dashboardFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(dashboardFile))(t)
 	var dashboard struct {
 		Panels []struct {
 			Title   string
 			Targets []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal(text, &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(text, &dashboard))
 	queries := map[string][]string{}
 	for _, p := range dashboard.Panels {
 		for _, target := range p.Targets {
@@ -89,14 +80,8 @@ func TestMonitoring_Rules(t *testing.T) {
 // TestMonitoring_EachAlert checks that each alert has a unit test and a section of the runbook,
 // and that no section is about another alert.
 func TestMonitoring_EachAlert(t *testing.T) {
-	runbook, err := os.ReadFile("../docs/runbook.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tests, err := os.ReadFile("monitoring/tests.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	runbook := must.Get(os.ReadFile("../docs/runbook.md"))(t)
+	tests := must.Get(os.ReadFile("monitoring/tests.yaml"))(t)
 	var alerts, sections []string
 	for _, r := range readRules(t) {
 		alerts = append(alerts, r.Alert)
@@ -137,9 +122,7 @@ func TestMonitoring_Dashboard(t *testing.T) {
 		t.Fatalf("%d queries", n)
 	}
 	file := filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(file, []byte(rules.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(rules.String()), 0o644))
 	promtool(t, "check", "rules", file)
 }
 
@@ -150,10 +133,7 @@ func exportedMetrics(t *testing.T) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
 	for _, record := range []string{"dns.metrics", "nodecache.metrics"} {
-		text, err := os.ReadFile(filepath.Join("../cmd/dnsconfigurer/testdata", record))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join("../cmd/dnsconfigurer/testdata", record)))(t)
 		for line := range strings.Lines(string(text)) {
 			words := strings.Fields(line)
 			found[words[0]] = words[2:] // words[1] is the type
@@ -173,10 +153,7 @@ func exportedMetrics(t *testing.T) map[string][]string {
 			t.Fatalf("%s: %q, %v", pattern, files, err)
 		}
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(file))(t)
 			for _, metric := range metrics {
 				for _, m := range metric.FindAllStringSubmatch(string(text), -1) {
 					if found[m[1]] == nil {

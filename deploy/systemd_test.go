@@ -15,6 +15,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 const (
@@ -35,10 +36,7 @@ type unit map[string]string
 // readUnit reads a unit, in which each key has one value. TestUnits_Verify checks its syntax.
 func readUnit(t *testing.T, path string) unit {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(t)
 	u, section := unit{}, ""
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
@@ -86,10 +84,7 @@ func TestUnits_References(t *testing.T) {
 	if got, want := strings.TrimSuffix(socketName, ".socket"), strings.TrimSuffix(serviceName, ".service"); got != want {
 		t.Errorf("the socket %s does not start the service %s", got, want) // without Service=, by name
 	}
-	text, err := os.ReadFile("../docs/nodes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../docs/nodes.md"))(t)
 	for _, name := range []string{socketFile, serviceFile, bypassFile, kubeletFile, program, configFile, path} {
 		if !strings.Contains(string(text), filepath.Base(name)) {
 			t.Errorf("docs/nodes.md does not mention %s", name)
@@ -145,9 +140,7 @@ func systemdRoot(t *testing.T) string {
 	debian.Install(t, "systemd-analyze", "systemd") // it needs no running systemd
 	root := t.TempDir()
 	units := filepath.Join(root, "usr/lib/systemd/system")
-	if err := os.CopyFS(units, os.DirFS("systemd")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.CopyFS(units, os.DirFS("systemd")))
 	files := map[string]string{
 		program:            "",
 		"/bin/sh":          "",
@@ -164,9 +157,7 @@ func systemdRoot(t *testing.T) string {
 		if text == "" {
 			mode = 0o755
 		}
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), mode)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), mode)))
 	}
 	return root
 }

@@ -84,9 +84,7 @@ func tools(t *testing.T, programs string, applets bool) string {
 func TestDownload(t *testing.T) {
 	install(t, "busybox", "busybox-static")
 	r := build(t, "chart", "linux/"+runtime.GOARCH)
-	if err := errors.Join(buildArchives(t.Context(), r), writeChecksums(t.Context(), r)); err != nil {
-		t.Fatal(err)
-	}
+	succeed(t, errors.Join(buildArchives(t.Context(), r), writeChecksums(t.Context(), r)))
 	page := releasePage(t, r)
 	t.Run("installer", func(t *testing.T) { testInstaller(t, r, page) })
 	t.Run("pipelines", func(t *testing.T) { testPipelines(t, r, page) })
@@ -130,22 +128,15 @@ func testInstaller(t *testing.T, r *release, server *httptest.Server) {
 		t.Run(tt.name+"-"+tt.shell, func(t *testing.T) {
 			os.Remove(bundle)
 			if tt.bundle != "" {
-				if err := os.WriteFile(bundle, []byte(tt.bundle), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				succeed(t, os.WriteFile(bundle, []byte(tt.bundle), 0o644))
 			}
 			home := t.TempDir()
-			if err := errors.Join(os.Chown(home, 65534, 65534), os.Chmod(filepath.Dir(home), 0o755)); err != nil {
-				t.Fatal(err)
-			}
+			succeed(t, errors.Join(os.Chown(home, 65534, 65534), os.Chmod(filepath.Dir(home), 0o755)))
 			shell, applets := []string{"dash"}, tt.shell == "busybox"
 			if applets {
 				shell = []string{"busybox", "sh"}
 			}
-			path, err := exec.LookPath(shell[0])
-			if err != nil {
-				t.Fatal(err)
-			}
+			path := get(exec.LookPath(shell[0]))(t)
 			args := append(shell[1:], append([]string{"-s", "--"}, strings.Fields(tt.arguments)...)...)
 			cmd := exec.CommandContext(t.Context(), path, args...)
 			cmd.Dir = home

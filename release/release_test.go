@@ -43,25 +43,32 @@ func build(t *testing.T, what string, platforms ...string) (r *release) {
 	if text, err := exec.Command("git", "clone", "--quiet", "..", clone).CombinedOutput(); err != nil {
 		t.Fatalf("git clone: %v\n%s", err, text)
 	}
-	r, err := newRelease(t.Context(), clone, out, noRegistry, platforms)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r = get(newRelease(t.Context(), clone, out, noRegistry, platforms))(t)
 	for _, step := range builders[what] {
-		if err := step(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, step(t.Context(), r))
 	}
 	return r
 }
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(path)
+	return get(os.ReadFile(path))(t)
+}
+
+// get returns the value of a call that must succeed.
+func get[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		succeed(t, err)
+		return value
+	}
+}
+
+func succeed(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return data
 }
 
 // TestRelease_Reproducible builds a commit twice, in other directories.
@@ -88,27 +95,16 @@ func TestRelease_Reproducible(t *testing.T) {
 // manifest.
 func imageIndexes(t *testing.T, r *release) (all, platforms v1.ImageIndex) {
 	t.Helper()
-	all, err := layout.ImageIndexFromPath(filepath.Join(r.out, "image"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	manifest, err := all.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if platforms, err = all.ImageIndex(manifest.Manifests[0].Digest); err != nil {
-		t.Fatal(err)
-	}
+	all = get(layout.ImageIndexFromPath(filepath.Join(r.out, "image")))(t)
+	manifest := get(all.IndexManifest())(t)
+	platforms = get(all.ImageIndex(manifest.Manifests[0].Digest))(t)
 	return all, platforms
 }
 
 // testImage checks what a runtime and a policy of a cluster see.
 func testImage(t *testing.T, r *release) {
 	index, platforms := imageIndexes(t, r)
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifest := get(index.IndexManifest())(t)
 	if got := manifest.Manifests[0].Annotations["io.containerd.image.name"]; got != r.imageName()+":"+r.imageTag() {
 		t.Errorf("image name %q", got)
 	}
@@ -116,10 +112,7 @@ func testImage(t *testing.T, r *release) {
 	if err != nil || len(images) != 1 {
 		t.Fatalf("%d images, %v", len(images), err)
 	}
-	config, err := images[0].ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := get(images[0].ConfigFile())(t)
 	if config.OS != "linux" || config.Architecture != runtime.GOARCH || config.Config.User != imageUser ||
 		config.Config.Labels["org.opencontainers.image.revision"] != r.revision {
 		t.Errorf("configuration %+v", config)
@@ -131,10 +124,7 @@ func testImage(t *testing.T, r *release) {
 		if block, rest = pem.Decode(rest); block == nil {
 			break
 		}
-		cert, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cert := get(x509.ParseCertificate(block.Bytes))(t)
 		pool.AddCert(cert)
 	}
 	if roots < 100 {
@@ -153,9 +143,7 @@ func testImageArchive(t *testing.T, r *release, digest v1.Hash) {
 	t.Helper()
 	archive := read(t, filepath.Join(r.out, "image.tar"))
 	var index v1.IndexManifest
-	if err := json.Unmarshal(untar(t, bytes.NewReader(archive))["index.json"], &index); err != nil {
-		t.Fatal(err)
-	}
+	succeed(t, json.Unmarshal(untar(t, bytes.NewReader(archive))["index.json"], &index))
 	if len(index.Manifests) != 1 || index.Manifests[0].Digest != digest {
 		t.Errorf("manifests in image.tar: %+v, want only %s", index.Manifests, digest)
 	}
@@ -185,10 +173,7 @@ func TestImage_OtherArchitecture(t *testing.T) {
 	install(t, emulators[arch].program, "qemu-user-static")
 	r := build(t, "image", "linux/amd64", "linux/arm64")
 	_, platforms := imageIndexes(t, r)
-	manifest, err := platforms.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifest := get(platforms.IndexManifest())(t)
 	var listed []string
 	for _, m := range manifest.Manifests {
 		listed = append(listed, m.Platform.String())
@@ -201,13 +186,8 @@ func TestImage_OtherArchitecture(t *testing.T) {
 		t.Fatalf("%d images for %s, %v", len(images), arch, err)
 	}
 	program := filepath.Join(t.TempDir(), "dnsconfigurer")
-	if err := os.WriteFile(program, imageFiles(t, images[0])["dnsconfigurer"], 0o755); err != nil {
-		t.Fatal(err)
-	}
-	file, err := elf.Open(program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	succeed(t, os.WriteFile(program, imageFiles(t, images[0])["dnsconfigurer"], 0o755))
+	file := get(elf.Open(program))(t)
 	defer file.Close()
 	if file.Machine != emulators[arch].machine || file.Section(".interp") != nil {
 		t.Errorf("the program is for %s, want %s; section of a dynamic linker: %v", file.Machine,
@@ -217,15 +197,9 @@ func TestImage_OtherArchitecture(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), r.version) {
 		t.Errorf("version for %s: %v, want %s in the output\n%s", arch, err, r.version, out)
 	}
-	all, err := partial.FindImages(platforms, func(v1.Descriptor) bool { return true })
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := get(partial.FindImages(platforms, func(v1.Descriptor) bool { return true }))(t)
 	for i, img := range all {
-		m, err := img.Manifest()
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := get(img.Manifest())(t)
 		size := m.Config.Size
 		for _, layer := range m.Layers {
 			size += layer.Size
@@ -239,16 +213,10 @@ func TestImage_OtherArchitecture(t *testing.T) {
 
 func imageFiles(t *testing.T, img v1.Image) map[string][]byte {
 	t.Helper()
-	layers, err := img.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := get(img.Layers())(t)
 	files := map[string][]byte{}
 	for _, layer := range layers {
-		content, err := layer.Uncompressed()
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := get(layer.Uncompressed())(t)
 		for name, data := range untar(t, content) {
 			files[name] = data
 		}
@@ -270,41 +238,21 @@ func untar(t *testing.T, from io.Reader) map[string][]byte {
 		if h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeDir {
 			t.Errorf("%s is neither a file nor a directory", h.Name)
 		}
-		if files[h.Name], err = io.ReadAll(r); err != nil {
-			t.Fatal(err)
-		}
+		files[h.Name] = get(io.ReadAll(r))(t)
 	}
 }
 
 // testReferrer checks that an SBOM refers to the image, and that it is a valid one.
 func testReferrer(t *testing.T, index v1.ImageIndex, manifest *v1.IndexManifest, img v1.Image) {
-	bom, err := index.Image(manifest.Manifests[1].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bomManifest, err := bom.Manifest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	digest, err := img.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bom := get(index.Image(manifest.Manifests[1].Digest))(t)
+	bomManifest := get(bom.Manifest())(t)
+	digest := get(img.Digest())(t)
 	if bomManifest.Subject == nil || bomManifest.Subject.Digest != digest {
 		t.Errorf("the SBOM refers to %+v, want %s", bomManifest.Subject, digest)
 	}
-	layers, err := bom.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := layers[0].Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, err := spdxjson.Read(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := get(bom.Layers())(t)
+	content := get(layers[0].Uncompressed())(t)
+	doc := get(spdxjson.Read(content))(t)
 	if err := spdxlib.ValidateDocument(doc); err != nil {
 		t.Error(err)
 	}
@@ -317,24 +265,15 @@ func testReferrer(t *testing.T, index v1.ImageIndex, manifest *v1.IndexManifest,
 // formats are the formats of programs, by operating system, and how to read the architecture of a file.
 var formats = map[string]func(*testing.T, []byte) string{
 	"linux": func(t *testing.T, program []byte) string {
-		file, err := elf.NewFile(bytes.NewReader(program))
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := get(elf.NewFile(bytes.NewReader(program)))(t)
 		return map[elf.Machine]string{elf.EM_X86_64: "amd64", elf.EM_AARCH64: "arm64"}[file.Machine]
 	},
 	"darwin": func(t *testing.T, program []byte) string {
-		file, err := macho.NewFile(bytes.NewReader(program))
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := get(macho.NewFile(bytes.NewReader(program)))(t)
 		return map[macho.Cpu]string{macho.CpuAmd64: "amd64", macho.CpuArm64: "arm64"}[file.Cpu]
 	},
 	"windows": func(t *testing.T, program []byte) string {
-		file, err := pe.NewFile(bytes.NewReader(program))
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := get(pe.NewFile(bytes.NewReader(program)))(t)
 		return map[uint16]string{pe.IMAGE_FILE_MACHINE_AMD64: "amd64"}[file.Machine]
 	},
 }
@@ -343,16 +282,12 @@ var formats = map[string]func(*testing.T, []byte) string{
 // program instead of dnsconfigurer, which takes minutes for all platforms.
 func TestArchive_Platforms(t *testing.T) {
 	root, out := t.TempDir(), t.TempDir()
-	if err := os.MkdirAll(filepath.Join(root, "cmd", "dnsconfigurer"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	succeed(t, os.MkdirAll(filepath.Join(root, "cmd", "dnsconfigurer"), 0o755))
 	for name, text := range map[string]string{
 		"go.mod":                    "module example.com/small\n",
 		"cmd/dnsconfigurer/main.go": "package main\n\nfunc main() {}\n",
 	} {
-		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o644))
 	}
 	for _, args := range []string{"init --quiet", "add .", "-c user.name=test -c user.email=test@example.com commit --quiet -m test"} {
 		cmd := exec.Command("git", strings.Fields(args)...)
@@ -361,31 +296,21 @@ func TestArchive_Platforms(t *testing.T) {
 			t.Fatalf("git %s: %v\n%s", args, err, text)
 		}
 	}
-	r, err := newRelease(t.Context(), root, out, noRegistry, strings.Split(allPlatforms, ","))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := get(newRelease(t.Context(), root, out, noRegistry, strings.Split(allPlatforms, ",")))(t)
 	var built []string
 	for _, b := range r.binaries {
 		platform := b.os + "/" + b.arch
 		built = append(built, platform)
-		program, err := b.program()
-		if err != nil {
-			t.Fatal(err)
-		}
+		program := get(b.program())(t)
 		name := r.archiveName(b)
 		license := entry{name: "LICENSE", mode: 0o644, data: []byte("text")}
-		if err := r.writeArchive(name+".tar.gz", name, []entry{program, license}); err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, r.writeArchive(name+".tar.gz", name, []entry{program, license}))
 		checkProgram(t, filepath.Join(out, name+".tar.gz"), b)
 	}
 	if got := strings.Join(built, ","); got != allPlatforms {
 		t.Errorf("built %s, want %s", got, allPlatforms)
 	}
-	if err := buildPlugin(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
+	succeed(t, buildPlugin(t.Context(), r))
 	testPlugin(t, r)
 }
 
@@ -405,9 +330,7 @@ func testPlugin(t *testing.T, r *release) {
 			}
 		}
 	}
-	if err := yaml.UnmarshalStrict(read(t, filepath.Join(r.out, "dnsconfig.yaml")), &m); err != nil {
-		t.Fatal(err)
-	}
+	succeed(t, yaml.UnmarshalStrict(read(t, filepath.Join(r.out, "dnsconfig.yaml")), &m))
 	if m.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || m.Kind != "Plugin" || m.Metadata.Name != "dnsconfig" ||
 		!regexp.MustCompile(`^v\d+\.\d+\.\d+`).MatchString(m.Spec.Version) || m.Spec.ShortDescription == "" ||
 		strings.Contains(m.Spec.ShortDescription, "\n") || len(m.Spec.Platforms) != len(r.binaries) {
@@ -416,10 +339,7 @@ func testPlugin(t *testing.T, r *release) {
 	for i, p := range m.Spec.Platforms {
 		b := r.binaries[i]
 		archive := read(t, filepath.Join(r.out, r.archiveName(b)+".tar.gz"))
-		zipped, err := gzip.NewReader(bytes.NewReader(archive))
-		if err != nil {
-			t.Fatal(err)
-		}
+		zipped := get(gzip.NewReader(bytes.NewReader(archive)))(t)
 		installed := map[string]bool{}
 		files := untar(t, zipped)
 		for _, f := range p.Files {
@@ -450,10 +370,7 @@ func checkProgram(t *testing.T, archive string, b binary) {
 // testArchive checks that an archive has one directory with everything in it.
 func testArchive(t *testing.T, r *release) {
 	name := "dnsconfigurer_" + r.imageTag() + "_linux_" + runtime.GOARCH
-	zipped, err := gzip.NewReader(bytes.NewReader(read(t, filepath.Join(r.out, name+".tar.gz"))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	zipped := get(gzip.NewReader(bytes.NewReader(read(t, filepath.Join(r.out, name+".tar.gz")))))(t)
 	files := untar(t, zipped)
 	for _, want := range []string{"dnsconfigurer", "LICENSE", "README.md", "CHANGELOG.md",
 		"completions/bash/dnsconfigurer", "completions/powershell/dnsconfigurer.ps1",
@@ -472,10 +389,7 @@ func testArchive(t *testing.T, r *release) {
 // testChart checks the version of the chart and of the image that it runs.
 func testChart(t *testing.T, r *release) {
 	version := strings.TrimPrefix(r.version, "v")
-	zipped, err := gzip.NewReader(bytes.NewReader(read(t, filepath.Join(r.out, "dnsconfigurer-"+version+".tgz"))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	zipped := get(gzip.NewReader(bytes.NewReader(read(t, filepath.Join(r.out, "dnsconfigurer-"+version+".tgz")))))(t)
 	files := untar(t, zipped)
 	chart := string(files["dnsconfigurer/Chart.yaml"])
 	if !strings.Contains(chart, "\nversion: "+version+"\n") || !strings.Contains(chart, "\nappVersion: "+r.imageTag()+"\n") {
@@ -492,9 +406,7 @@ func testChart(t *testing.T, r *release) {
 func TestChart_PreviousVersion(t *testing.T) {
 	r := &release{root: "..", out: t.TempDir()}
 	for _, r.version = range []string{"v0.0.1", "v0.0.2"} {
-		if err := buildChart(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, buildChart(t.Context(), r))
 	}
 	charts, err := filepath.Glob(filepath.Join(r.out, "dnsconfigurer-*.tgz"))
 	if want := []string{filepath.Join(r.out, "dnsconfigurer-0.0.2.tgz")}; err != nil || !slices.Equal(charts, want) {
@@ -505,14 +417,8 @@ func TestChart_PreviousVersion(t *testing.T) {
 // testManifests checks that the manifests for kubectl run the image of the release, and that they
 // do not claim to be helm's.
 func testManifests(t *testing.T, r *release) {
-	index, err := layout.ImageIndexFromPath(filepath.Join(r.out, "image"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	index := get(layout.ImageIndexFromPath(filepath.Join(r.out, "image")))(t)
+	manifest := get(index.IndexManifest())(t)
 	image := r.imageName() + "@" + manifest.Manifests[0].Digest.String()
 	for file, want := range map[string]struct{ kinds, images int }{
 		"install-cluster-dns.yaml": {6, 1},
@@ -571,10 +477,7 @@ func testPackages(t *testing.T, r *release) {
 		if err != nil || len(matches) != 1 {
 			t.Fatalf("%s: %q, %v", suffix, matches, err)
 		}
-		out, err := exec.Command(list[0], append(list[1:], matches[0])...).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := get(exec.Command(list[0], append(list[1:], matches[0])...).Output())(t)
 		for _, path := range want {
 			if !bytes.Contains(out, []byte(path)) {
 				t.Errorf("%s: no %s", matches[0], path)
@@ -596,10 +499,7 @@ func testRPMRemoval(t *testing.T, path string) {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", cmd, err, out)
 		}
-		out, err := exec.Command("find", root, "-path", "*/dnsconfigurer*").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := get(exec.Command("find", root, "-path", "*/dnsconfigurer*").Output())(t)
 		license := filepath.Join(root, "usr/share/licenses/dnsconfigurer/LICENSE")
 		if installed := args[0] == "-i"; strings.Contains(string(out), license) != installed || !installed && len(out) > 0 {
 			t.Errorf("files after rpm %s:\n%s", args[0], out)

@@ -79,10 +79,7 @@ func (h *host) evaluate(value string) string {
 // goEnv are the directories of Go, which HOME would change.
 func goEnv(t *testing.T) []string {
 	t.Helper()
-	out, err := exec.Command("go", "env", "GOCACHE", "GOMODCACHE").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := get(exec.Command("go", "env", "GOCACHE", "GOMODCACHE").Output())(t)
 	dirs := strings.Fields(string(out))
 	return append(os.Environ(), "GOCACHE="+dirs[0], "GOMODCACHE="+dirs[1])
 }
@@ -120,18 +117,14 @@ func TestWorkflow_Release(t *testing.T) {
 			t.Fatalf("git %q: %v\n%s", args, err, out)
 		}
 	}
-	if err := yaml.Unmarshal(read(t, filepath.Join(h.dir, ".github", "workflows", "release.yml")), &workflow); err != nil {
-		t.Fatal(err)
-	}
+	succeed(t, yaml.Unmarshal(read(t, filepath.Join(h.dir, ".github", "workflows", "release.yml")), &workflow))
 	logger := registry.Logger(log.New(io.Discard, "", 0))
 	server := httptest.NewServer(authenticated(registry.New(logger, registry.WithReferrersSupport(true))))
 	defer server.Close()
 	where := strings.Replace(h.evaluate(workflow.Env["REGISTRY"]), "ghcr.io", strings.TrimPrefix(server.URL, "http://"), 1)
 	programs, pages, home := t.TempDir(), t.TempDir(), t.TempDir()
 	for name, text := range publishStubs {
-		if err := os.WriteFile(filepath.Join(programs, name), []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, os.WriteFile(filepath.Join(programs, name), []byte(text), 0o755))
 	}
 	h.env = append(goEnv(t), "HOME="+home, "PATH="+programs+":"+os.Getenv("PATH"), "PAGES="+pages, "REGISTRY="+where,
 		"PLATFORMS=linux/"+runtime.GOARCH, // four more platforms take minutes: TestArchive_Platforms has them
@@ -145,10 +138,7 @@ func TestWorkflow_Release(t *testing.T) {
 	h.env = append(h.env, "DNSCONFIGURER_MIRROR="+files.URL, "GOBIN="+filepath.Join(home, "go"), "TAG="+tag,
 		"GOSUMDB=off", "GOPRIVATE=github.com/dnsconfigurer/*", // from the clone, by git
 		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url."+h.dir+".insteadOf", "GIT_CONFIG_VALUE_0="+homepage)
-	helm, err := helmPath(t.Context(), "..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	helm := get(helmPath(t.Context(), ".."))(t)
 	for _, tt := range []struct{ run, want string }{
 		{`(cd $PAGES/$TAG && sha256sum --check --quiet checksums.txt && ls)`,
 			"checksums.txt\nchecksums.txt.sigstore.json\ndnsconfig.yaml\ndnsconfigurer-0.2.0"},
@@ -163,31 +153,16 @@ func TestWorkflow_Release(t *testing.T) {
 			t.Errorf("%s: %v, want %q in\n%s", tt.run, err, tt.want, out)
 		}
 	}
-	image, err := name.ParseReference(where + "/dnsconfigurer:" + tag)
-	if err != nil {
-		t.Fatal(err)
-	}
+	image := get(name.ParseReference(where + "/dnsconfigurer:" + tag))(t)
 	credentials := remote.WithAuth(&authn.Basic{Username: "robot", Password: "secret"})
-	published, err := remote.Head(image, credentials)
-	if err != nil {
-		t.Fatal(err)
-	}
+	published := get(remote.Head(image, credentials))(t)
 	want := image.Context().Digest(published.Digest.String())
 	if signed := strings.TrimSpace(string(read(t, filepath.Join(pages, "signed")))); signed != want.String() {
 		t.Errorf("signed %q, want %s", signed, want)
 	}
-	index, err := remote.Index(want, credentials)
-	if err != nil {
-		t.Fatal(err)
-	}
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	boms, err := remote.Referrers(image.Context().Digest(manifest.Manifests[0].Digest.String()), credentials)
-	if err != nil {
-		t.Fatal(err)
-	}
+	index := get(remote.Index(want, credentials))(t)
+	manifest := get(index.IndexManifest())(t)
+	boms := get(remote.Referrers(image.Context().Digest(manifest.Manifests[0].Digest.String()), credentials))(t)
 	if list, err := boms.IndexManifest(); err != nil || len(list.Manifests) != 1 || list.Manifests[0].ArtifactType != bomType {
 		t.Errorf("SBOMs of the image: %+v, %v", list, err)
 	}
@@ -235,12 +210,8 @@ func checkout(t *testing.T, pod string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for file, text := range map[string]string{"k8s/pod.yaml": pod, "ci.yml": "jobs: {}\n"} {
-		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(file)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(file)), 0o755))
+		succeed(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
 	}
 	return dir
 }
@@ -256,9 +227,7 @@ func testPipelines(t *testing.T, r *release, page *httptest.Server) {
 		testAction(h, r, tt.fails)
 
 		var pipeline struct{ DNS struct{ Script []string } }
-		if err := yaml.Unmarshal(read(t, "../examples/ci/gitlab.yml"), &pipeline); err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, yaml.Unmarshal(read(t, "../examples/ci/gitlab.yml"), &pipeline))
 		script := strings.Join(pipeline.DNS.Script, "\n")
 		script = strings.ReplaceAll(script, homepage+"/releases/latest/download", page.URL+"/"+r.imageTag())
 		programs := tools(t, "sh "+basicTools+"wget sha256sum", true)
@@ -285,9 +254,7 @@ func testAction(h *host, r *release, fails bool) {
 	err := errors.Join(yaml.Unmarshal(read(h.T, "../action.yml"), &action),
 		yaml.Unmarshal(read(h.T, "../examples/ci/github.yml"), &example))
 	repository, pathErr := filepath.Abs("..")
-	if err := errors.Join(err, pathErr); err != nil {
-		h.Fatal(err)
-	}
+	succeed(h, errors.Join(err, pathErr))
 	h.expressions = map[string]string{"inputs.version || github.action_ref": r.imageTag(),
 		"github.action_path": repository, "github.token": "secret"}
 	for name, input := range action.Inputs {
@@ -323,10 +290,7 @@ func testAction(h *host, r *release, fails bool) {
 	if output := string(read(h.T, temp+"/output")); output != "sarif="+sarif+"\n" {
 		h.Errorf("outputs %q", output)
 	}
-	zipped, err := gzip.NewReader(bytes.NewReader(uploaded))
-	if err != nil {
-		h.Fatal(err)
-	}
+	zipped := get(gzip.NewReader(bytes.NewReader(uploaded)))(h)
 	data, err := io.ReadAll(zipped)
 	if err != nil || !bytes.Equal(data, read(h.T, sarif)) || bytes.Contains(data, []byte(`"none-without-nameservers"`)) != fails {
 		h.Errorf("uploaded %q, %v", data, err)
@@ -340,10 +304,7 @@ func TestHook(t *testing.T) {
 	if out, err := exec.Command("git", "clone", "--quiet", "..", clone).CombinedOutput(); err != nil {
 		t.Fatalf("git clone: %v\n%s", err, out)
 	}
-	head, err := exec.Command("git", "-C", clone, "rev-parse", "HEAD").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	head := get(exec.Command("git", "-C", clone, "rev-parse", "HEAD").Output())(t)
 	config := strings.Replace(string(read(t, "../examples/ci/pre-commit.yaml")), homepage, clone, 1)
 	config = strings.Replace(config, "rev: v0.2.0", "rev: "+strings.TrimSpace(string(head)), 1)
 	home := t.TempDir()
@@ -352,9 +313,7 @@ func TestHook(t *testing.T) {
 		{strings.Replace(badPod, "None", "Default", 1), "Passed"},
 	} {
 		h := &host{T: t, dir: checkout(t, tt.pod), env: append(goEnv(t), "HOME="+home)}
-		if err := os.WriteFile(filepath.Join(h.dir, ".pre-commit-config.yaml"), []byte(config), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, os.WriteFile(filepath.Join(h.dir, ".pre-commit-config.yaml"), []byte(config), 0o644))
 		out, err := h.run([]step{{Run: "git init --quiet . && git add . && pre-commit run --all-files"}})
 		if (err == nil) != (tt.want == "Passed") || !strings.Contains(out, tt.want) {
 			t.Errorf("%v, want %q in\n%s", err, tt.want, out)

@@ -16,6 +16,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -58,18 +59,14 @@ func TestAPIServerAgent(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "sandboxes", "5e1f", "resolv.conf")
 	authority, err := os.ReadFile(c.Authority())
-	if err := errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o755)))
 	socket := filepath.Join(dir, "nri", "agent", "agent.sock")
 	for file, text := range map[string]string{
 		"ca.crt":     string(authority),
 		"token":      run("", "create", "token", "dnsconfigurer-agent", "--namespace", "kube-system"),
 		"agent.yaml": agentConfiguration + "listen: unix://" + socket + "\nsandboxDirectories: [" + filepath.Join(dir, "sandboxes") + "]\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 	}
 	writeAsRuntime(t, filepath.Dir(filepath.Dir(path)), "5e1f")
 	host, port, err := net.SplitHostPort(c.Address())
@@ -79,9 +76,7 @@ func TestAPIServerAgent(t *testing.T) {
 	agent := &process.Process{Program: "unshare", LogFile: filepath.Join(dir, "log"), Args: []string{
 		"--mount", "env", "DIR=" + dir, "KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port,
 		"sh", "-c", inPod, "sh", process.Build(t), "agent", "--config", filepath.Join(dir, "agent.yaml"), "--node-name", "worker"}}
-	if err := agent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, agent.Start())
 	t.Cleanup(func() {
 		agent.Kill()
 		if t.Failed() {
@@ -111,9 +106,7 @@ func TestAPIServerAgent(t *testing.T) {
 		Annotations: map[string]string{"dnsconfigurer.dev/policy": "ClusterFirstWithAutopath"},
 	}
 	for _, e := range []podfile.Event{{Kind: podfile.Reset}, {Kind: podfile.Running, Sandbox: sandbox, Path: path}} {
-		if err := podfile.Write(conn, e); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, podfile.Write(conn, e))
 	}
 	hasServer := func(server string) func() bool {
 		return func() bool {
@@ -145,13 +138,8 @@ func writeAsRuntime(t *testing.T, directory, sandbox string) {
 	const text = "search default.svc.cluster.local svc.cluster.local cluster.local\nnameserver 10.96.0.10\noptions ndots:5\n"
 	path := filepath.Join(directory, sandbox, "resolv.conf")
 	for range 100 {
-		if err := errors.Join(os.RemoveAll(path), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-		f, err := podfile.Open([]string{directory}, sandbox, path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(os.RemoveAll(path), os.WriteFile(path, []byte(text), 0o600)))
+		f := must.Get(podfile.Open([]string{directory}, sandbox, path))(t)
 		defer f.Close()
 		if f.IsAsCreated() {
 			return

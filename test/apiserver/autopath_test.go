@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 const (
@@ -51,10 +52,7 @@ func TestAPIServerAutopathOldest(t *testing.T) {
 // startAutopath runs a control plane that has the policy and heeds it.
 func startAutopath(t *testing.T, flags ...string) *autopathTest {
 	t.Helper()
-	policies, err := os.ReadFile("../../deploy/autopath/policy.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	policies := must.Get(os.ReadFile("../../deploy/autopath/policy.yaml"))(t)
 	s := &autopathTest{kubectl: apiserver.Start(t, flags...).Kubectl(t)}
 	s.namespace(t, "default")
 	s.kubectl.Enforce(t, string(policies), manifests(t, kinds[:1], pod{policy: kep}),

@@ -24,6 +24,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -60,28 +61,19 @@ func Start(t testing.TB, flags ...string) *Cluster {
 		t.Skip("needs Linux, where all of 127.0.0.0/8 is the loopback interface")
 	}
 	etcd, api := installEtcd(t), build(t, "kube-apiserver")
-	dir, err := os.MkdirTemp("", "apiserver")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "apiserver"))(t)
 	c := &Cluster{dir: dir}
 	t.Cleanup(func() { c.end(t) })
 	addrs := process.Loopback(t, 3)
 	c.apiAddr, c.etcdAddr, c.peerAddr = addrs[0], addrs[1], addrs[2]
-	if err := c.writeFiles(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.writeFiles())
 	c.Etcd = &process.Process{Program: etcd, LogFile: c.file("etcd.log"), Args: c.etcdArgs()}
 	c.API = &process.Process{Program: api, LogFile: c.file("kube-apiserver.log"), Args: append(c.apiArgs(), flags...)}
 	start := time.Now()
-	if err := errors.Join(c.Etcd.Start(), c.API.Start(), c.Ready(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(c.Etcd.Start(), c.API.Start(), c.Ready(t.Context())))
 	t.Logf("etcd and kube-apiserver were ready after %v", time.Since(start).Round(100*time.Millisecond))
 	text, err := c.Kubeconfig(c.Address(), "")
-	if err := errors.Join(err, os.WriteFile(c.KubeconfigFile(), []byte(text), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, os.WriteFile(c.KubeconfigFile(), []byte(text), 0o600)))
 	return c
 }
 
@@ -93,9 +85,7 @@ func (c *Cluster) StartControllers(t testing.TB, names ...string) *process.Proce
 		Args: []string{"--kubeconfig=" + c.KubeconfigFile(), "--leader-elect=false", "--secure-port=0",
 			"--controllers=" + strings.Join(names, ",")},
 	}
-	if err := manager.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, manager.Start())
 	t.Cleanup(func() {
 		manager.Kill()
 		if t.Failed() {

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // nodes are the nodes of a cluster without kubelets and a scheduler: the objects of the API have what these would write.
@@ -31,22 +33,15 @@ func (n *nodes) create(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"cp-1", "worker-1", "worker-2"} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
-		node, err := n.api.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		node = must.Get(n.api.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}))(t)
 		node.Spec.Taints = nil // of a new node
 		if name == "cp-1" {
 			node.Labels[controlPlane] = ""
 			node.Spec.Taints = []corev1.Taint{{Key: controlPlane, Effect: corev1.TaintEffectNoSchedule}}
 		}
-		if node, err = n.api.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		node = must.Get(n.api.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}))(t)
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
-		if node, err = n.api.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		node = must.Get(n.api.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}))(t)
 		n.list = append(n.list, node)
 	}
 }
@@ -61,9 +56,7 @@ func (n *nodes) mirror(t *testing.T, dir string) {
 	for _, file := range files {
 		var p corev1.Pod
 		manifest, err := os.ReadFile(file)
-		if err := errors.Join(err, yaml.Unmarshal(manifest, &p)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(err, yaml.Unmarshal(manifest, &p)))
 		node := n.list[0]
 		p.Name, p.Spec.NodeName = p.Name+"-"+node.Name, node.Name
 		for _, name := range []string{"hash", "mirror", "seen", "source"} {
@@ -71,9 +64,7 @@ func (n *nodes) mirror(t *testing.T, dir string) {
 		}
 		owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID, Controller: ptr.To(true)}
 		p.OwnerReferences = []metav1.OwnerReference{owner}
-		if _, err := n.api.CoreV1().Pods(p.Namespace).Create(t.Context(), &p, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(n.api.CoreV1().Pods(p.Namespace).Create(t.Context(), &p, metav1.CreateOptions{}))(t)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
@@ -44,10 +45,8 @@ func TestAPIServer_Controllers(t *testing.T) {
 	ctx := t.Context()
 	for variant := range variants {
 		namespace := fmt.Sprint("variant-", variant)
-		if _, err := api.CoreV1().Namespaces().Create(ctx,
-			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(api.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}))(t)
 		for _, o := range objects {
 			if s, err := w.create(ctx, vary(t, o, namespace, variant), false); err != nil || s.refused != "" {
 				t.Fatal(s.refused, err)
@@ -95,9 +94,7 @@ func vary(t *testing.T, object []byte, namespace string, variant int) []byte {
 		Metadata   metav1.ObjectMeta `json:"metadata"`
 		Spec       map[string]any    `json:"spec"`
 	}
-	if err := json.Unmarshal(object, &o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(object, &o))
 	o.Metadata.Namespace = namespace
 	pod := o.Spec["template"].(map[string]any)
 	pod["metadata"].(map[string]any)["labels"].(map[string]any)["owner"] = hashOf(o.Metadata.Name)
@@ -114,10 +111,7 @@ func hashOf(name string) string { return fmt.Sprintf("%c%d", name[0], len(name))
 func hasPods(ctx context.Context, t *testing.T, api kubernetes.Interface, namespace, name string) (exist bool) {
 	t.Helper()
 	poll.Until(t, "pods of "+namespace+"/"+name+", or a report of the controller", func() bool {
-		pods, err := api.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		pods := must.Get(api.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{}))(t)
 		exist = slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.Labels["owner"] == hashOf(name) })
 		return exist || isRefused(ctx, t, api, namespace, name)
 	})
@@ -128,10 +122,7 @@ func hasPods(ctx context.Context, t *testing.T, api kubernetes.Interface, namesp
 // ReplicaSet or pods.
 func isRefused(ctx context.Context, t *testing.T, api kubernetes.Interface, namespace, name string) bool {
 	t.Helper()
-	events, err := api.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	events := must.Get(api.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + name}))(t)
 	return slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
 		return e.Reason == "FailedCreate" || e.Reason == "ReplicaSetCreateError"
 	})

@@ -11,16 +11,14 @@ import (
 	"testing"
 	"text/template"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // Corefile returns the Corefile in a file of the source of Kubernetes with a ConfigMap, which may be a template.
 func Corefile(t testing.TB, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(kubernetesDir(t), path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(kubernetesDir(t), path)))(t)
 	_, text2, found := strings.Cut(string(text), "\n  Corefile: |\n")
 	if !found {
 		t.Fatalf("%s has no Corefile", path)
@@ -32,14 +30,9 @@ func Corefile(t testing.TB, path string) string {
 		}
 		b.WriteString(line)
 	}
-	parsed, err := template.New("Corefile").Parse(b.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := must.Get(template.New("Corefile").Parse(b.String()))(t)
 	b.Reset()
-	if err := parsed.Execute(&b, struct{ DNSDomain string }{"cluster.local"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, parsed.Execute(&b, struct{ DNSDomain string }{"cluster.local"}))
 	return b.String()
 }
 
@@ -48,8 +41,6 @@ func kubernetesDir(t testing.TB) string {
 	t.Helper()
 	text := process.Output(t, kubernetes, nil, "go", "mod", "download", "-json", "k8s.io/kubernetes")
 	var module struct{ Dir string }
-	if err := json.Unmarshal([]byte(text), &module); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(text), &module))
 	return module.Dir
 }

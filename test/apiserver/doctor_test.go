@@ -22,6 +22,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor/gather"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnsfaults"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestDoctor_Faults seeds each fault into a real API server: it accepts the objects, and what doctor reads of them has
@@ -33,20 +34,14 @@ func TestDoctor_Faults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	faults, err := dnsfaults.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	faults := must.Get(dnsfaults.Load())(t)
 	c.change(dnsfaults.Objects{}, base)
 	if found := c.doctor(); len(found) > 0 {
 		t.Fatalf("the healthy cluster: %q", found)
 	}
 	right := 0
 	for _, f := range faults {
-		seeded, err := f.Apply(base)
-		if err != nil {
-			t.Fatal(err)
-		}
+		seeded := must.Get(f.Apply(base))(t)
 		c.change(base, seeded)
 		if found := c.doctor(); slices.Equal(found, f.Finds) {
 			right++

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -38,11 +39,7 @@ func variable(program string) string {
 func installEtcd(t testing.TB) string {
 	t.Helper()
 	debian.Install(t, "etcd", "etcd-server")
-	path, err := exec.LookPath("etcd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return must.Get(exec.LookPath("etcd"))(t)
 }
 
 // CoreDNS returns the path of CoreDNS, built from the module of the benchmarks.

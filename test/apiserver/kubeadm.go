@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // kubeadmConfig has an address: kubeadm looks for that of the default route, which a machine may not have.
@@ -27,9 +29,7 @@ func Kubeadm(t testing.TB, phase ...string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	config := filepath.Join(t.TempDir(), "kubeadm.yaml")
-	if err := os.WriteFile(config, []byte(kubeadmConfig), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(config, []byte(kubeadmConfig), 0o600))
 	cmd := exec.Command(build(t, "kubeadm"), append([]string{"init", "phase", "--config", config}, phase...)...)
 	cmd.Env = append(os.Environ(), "KUBEADM_INIT_DRYRUN_DIR="+dir)
 	if out, err := cmd.CombinedOutput(); err != nil {

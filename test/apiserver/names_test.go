@@ -17,6 +17,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // lengths are those on both sides of each limit of a name.
@@ -72,10 +73,7 @@ func TestAPIServer_Names(t *testing.T) {
 	refused := 0
 	for i, o := range validated(t, w.binary, objects) {
 		errs := refusals(o)
-		s, err := w.create(t.Context(), objects[i], true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(w.create(t.Context(), objects[i], true))(t)
 		if s.refused != "" {
 			refused++
 		}
@@ -114,9 +112,7 @@ func named(t *testing.T, k kind, metadata, fields map[string]any) []byte {
 func indexed(t *testing.T, object []byte, completions int) []byte {
 	t.Helper()
 	var o map[string]any
-	if err := json.Unmarshal(object, &o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(object, &o))
 	spec := o["spec"].(map[string]any)
 	if o["kind"] == "CronJob" {
 		spec = spec["jobTemplate"].(map[string]any)["spec"].(map[string]any)
@@ -141,9 +137,7 @@ func refusals(o v1alpha1.ValidateResult) (errs []string) {
 func validated(t *testing.T, binary string, objects [][]byte) (all []v1alpha1.ValidateResult) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "objects.json")
-	if err := os.WriteFile(file, bytes.Join(objects, []byte("\n")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, bytes.Join(objects, []byte("\n")), 0o600))
 	out, err := exec.CommandContext(t.Context(), binary, "validate", "-o", "json", file).Output()
 	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
 		t.Fatal(err)

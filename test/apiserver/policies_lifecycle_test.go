@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -35,11 +36,7 @@ func TestAPIServerPolicies_Lifecycle(t *testing.T) {
 // render returns the output of the command policies.
 func (l lifecycleTest) render(t *testing.T, flags ...string) string {
 	t.Helper()
-	out, err := exec.Command(l.binary, append([]string{"policies"}, flags...)...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
+	return string(must.Get(exec.Command(l.binary, append([]string{"policies"}, flags...)...).Output())(t))
 }
 
 // all are the policies with all rules.
@@ -74,10 +71,7 @@ func (l lifecycleTest) changeDomain(t *testing.T) {
 // upgrade: a release with a paramKind is replaced, policies first as they are written, or
 // bindings first. The pod is denied at any time.
 func (l lifecycleTest) upgrade(t *testing.T) {
-	before, err := os.ReadFile("testdata/policies-v0.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(os.ReadFile("testdata/policies-v0.yaml"))(t)
 	documents := strings.SplitAfter(l.all(t), "\n---\n")
 	policies, bindings := strings.Join(documents[:2], ""), strings.Join(documents[2:], "")
 	for _, order := range [][]string{{policies, bindings}, {bindings, policies}, {policies + bindings}} {

@@ -13,6 +13,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
@@ -50,11 +51,7 @@ const everywhere = `
 // rendered returns the policies for the values of a cluster.
 func rendered(t testing.TB, domain string, servers, overrides []string) string {
 	t.Helper()
-	text, err := admission.PolicyConfig{ClusterDomain: domain, ClusterDNS: servers, AllowedOverrides: overrides}.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return string(must.Get(admission.PolicyConfig{ClusterDomain: domain, ClusterDNS: servers, AllowedOverrides: overrides}.YAML())(t))
 }
 
 // enforce applies the policies for cluster.local, and returns when the API server acts on each
@@ -102,10 +99,7 @@ const denied = "ValidatingAdmissionPolicy 'dnsconfigurer-errors' with binding 'd
 // TestPolicies_Documented: docs/checks.md lists the codes that the policies do not report. They report all
 // others, as the table of vectors has it.
 func TestPolicies_Documented(t *testing.T) {
-	table, err := vectors.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := must.Get(vectors.Load())(t)
 	said := map[string]bool{}
 	for _, v := range table {
 		for _, f := range v.Findings {
@@ -114,10 +108,7 @@ func TestPolicies_Documented(t *testing.T) {
 			}
 		}
 	}
-	text, err := os.ReadFile("../../docs/checks.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/checks.md"))(t)
 	rules, rest, _ := strings.Cut(string(text), "## Admission policies")
 	rules, _, _ = strings.Cut(rules, "\n#### Nodes\n") // which the API server does not see
 	_, rest, _ = strings.Cut(rest, "#### What the policies do not check\n")

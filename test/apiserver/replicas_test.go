@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -113,10 +114,7 @@ var failOpen = regexp.MustCompile(`(?m)^apiserver_admission_webhook_fail_open_co
 // failedOpen returns how many objects the API server has let pass without an answer.
 func (w *webhookTest) failedOpen(t *testing.T) string {
 	t.Helper()
-	text, err := w.api.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(w.api.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context()))(t)
 	var counts []string
 	for _, m := range failOpen.FindAllSubmatch(text, -1) {
 		counts = append(counts, string(m[0]))
@@ -137,9 +135,7 @@ func newReplica(t *testing.T, w *webhookTest, dir, cert, key string) *replica {
 	config := filepath.Join(dir, "webhook.yaml")
 	text := fmt.Sprintf("apiVersion: dnsconfigurer.dev/v1alpha1\nkind: WebhookConfiguration\nnode: {clusterDomain: cluster.local}\n"+
 		"tls: {certFile: %q, keyFile: %q}\nlameduck: 500ms\n", cert, key)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(config, []byte(text), 0o600))
 	r.process = &process.Process{Program: w.binary, LogFile: filepath.Join(r.dir, "log"),
 		Args: []string{"webhook", "--listen", r.addr, "--http", r.health, "--config", config}}
 	t.Cleanup(func() {
@@ -153,9 +149,7 @@ func newReplica(t *testing.T, w *webhookTest, dir, cert, key string) *replica {
 
 func (r *replica) start(t *testing.T) {
 	t.Helper()
-	if err := r.process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.process.Start())
 	poll.Until(t, "a replica", r.ready)
 }
 
@@ -176,10 +170,7 @@ type balancer struct {
 // balance has connections to the address balanced until stop is called.
 func (w *webhookTest) balance(t *testing.T, replicas []*replica) (stop func()) {
 	t.Helper()
-	l, err := net.Listen("tcp", w.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", w.addr))(t)
 	go (&balancer{replicas}).serve(l)
 	return func() { l.Close() }
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
@@ -73,10 +74,7 @@ var service = regexp.MustCompile(`(?m)^( +)service:\n(?: +(?:namespace|name|port
 func (w *webhookTest) install(t *testing.T, authorities []byte, files ...string) {
 	t.Helper()
 	for _, file := range files {
-		text, err := os.ReadFile("../../deploy/chart/files/webhook/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile("../../deploy/chart/files/webhook/" + file))(t)
 		client := "${1}url: https://" + w.addr + "$3\n${1}caBundle: " + base64.StdEncoding.EncodeToString(authorities) + "\n"
 		w.kubectl.MustRun(t, service.ReplaceAllString(string(text), client), "apply", "--validate=strict", "-f", "-")
 	}
@@ -105,14 +103,8 @@ func (w *webhookTest) issue(t *testing.T, dir string) (certFile, keyFile string)
 func (w *webhookTest) serve(t *testing.T, h http.Handler) (stop func()) {
 	t.Helper()
 	cert, key := w.issue(t, w.dir)
-	pair, err := webhook.NewKeyPair(cert, key, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", w.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(webhook.NewKeyPair(cert, key, nil))(t)
+	l := must.Get(net.Listen("tcp", w.addr))(t)
 	s := &webhook.Server{Handler: h, Certificate: pair.Current, Drain: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)

@@ -12,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // pod is what the manifests below say of their pods, or what is found in them.
@@ -92,11 +94,7 @@ func manifests(t *testing.T, of []kind, p pod) string {
 
 func text(t *testing.T, v any) string {
 	t.Helper()
-	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
+	return string(must.Get(json.Marshal(v))(t))
 }
 
 // objects reads what kubectl shows of objects: a List.

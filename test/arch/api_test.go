@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/tools/go/packages"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 var update = flag.Bool("update", false, "record the exported identifiers as they are")
@@ -34,14 +36,9 @@ func checkAPI(t *testing.T, name string) {
 	record := "testdata/" + name + ".api"
 	got := exported(t, module+"/pkg/"+name)
 	if *update {
-		if err := os.WriteFile(record, []byte(strings.Join(got, "\n")+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(record, []byte(strings.Join(got, "\n")+"\n"), 0o644))
 	}
-	text, err := os.ReadFile(record)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(record))(t)
 	want := strings.Split(strings.TrimSpace(string(text)), "\n")
 	for _, line := range want {
 		if !slices.Contains(got, line) {

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 const dependenciesFile = "../../docs/architecture.md"
@@ -19,10 +21,7 @@ const dependenciesFile = "../../docs/architecture.md"
 // TestDependencies checks that docs/architecture.md lists the direct modules of go.mod,
 // each in the section that fits who imports it.
 func TestDependencies(t *testing.T) {
-	page, err := os.ReadFile(dependenciesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(dependenciesFile))(t)
 	inBinary, inTests := firstColumn(string(page), "In the binary"), firstColumn(string(page), "In tests only")
 	direct := directModules(t)
 	if len(inBinary) == 0 || len(inTests) == 0 || len(direct) == 0 {
@@ -81,9 +80,7 @@ func directModules(t *testing.T) (paths []string) {
 			Indirect bool
 		}
 	}
-	if err := json.Unmarshal(out, &mod); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(out, &mod))
 	for _, r := range mod.Require {
 		if !r.Indirect {
 			paths = append(paths, r.Path)
@@ -106,10 +103,7 @@ func moduleOf(paths []string, pkg string) (longest string) {
 // TestReleasedVersion checks that manifests, examples and documentation name the last
 // release of CHANGELOG.md, so that it is the one place to change.
 func TestReleasedVersion(t *testing.T) {
-	changelog, err := os.ReadFile("../../CHANGELOG.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	changelog := must.Get(os.ReadFile("../../CHANGELOG.md"))(t)
 	released := regexp.MustCompile(`(?m)^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d{2}-\d{2}$`).FindSubmatch(changelog)
 	if released == nil {
 		t.Fatal("CHANGELOG.md has no heading of a release, such as ## [0.1.0] - 2026-11-22")

@@ -10,14 +10,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestArchitecture checks that docs/architecture.md lists every package, and no other.
 func TestArchitecture(t *testing.T) {
-	page, err := os.ReadFile("../../docs/architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/architecture.md"))(t)
 	listed := map[string]bool{}
 	for _, m := range regexp.MustCompile(`\[([^\]]+)\]\(\.\./((?:api|cmd|internal|pkg)/[^)]+)\)`).FindAllStringSubmatch(string(page), -1) {
 		listed[m[2]] = true
@@ -47,10 +46,7 @@ func TestDiagrams(t *testing.T) {
 		t.Fatal(texts, err)
 	}
 	for _, path := range texts {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(path))(t)
 		drawn, err := os.ReadFile(strings.TrimSuffix(path, ".d2") + ".svg")
 		if err != nil {
 			t.Fatalf("%v: run make diagrams", err)

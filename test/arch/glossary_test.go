@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 const glossaryFile = "../../docs/architecture.md"
@@ -16,10 +18,7 @@ const glossaryFile = "../../docs/architecture.md"
 // TestGlossary checks that each term of the glossary is there once, in alphabetical
 // order, with a meaning.
 func TestGlossary(t *testing.T) {
-	content, err := os.ReadFile(glossaryFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(glossaryFile))(t)
 	_, glossary, _ := strings.Cut(string(content), "\n## Glossary\n")
 	var last string
 	terms := 0

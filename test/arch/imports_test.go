@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 const module = "github.com/dnsconfigurer/dnsconfigurer"
@@ -24,10 +26,7 @@ var values = []string{"bytes", "errors", "fmt", "io", "maps", "net/netip", "slic
 // allowedImports returns the rows of testdata/imports.txt.
 func allowedImports(t *testing.T) map[string][]string {
 	t.Helper()
-	text, err := os.ReadFile("testdata/imports.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/imports.txt"))(t)
 	rows, name := map[string][]string{}, ""
 	for line := range strings.Lines(string(text)) {
 		words := strings.Fields(line)

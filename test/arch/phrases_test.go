@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // phrases are forbidden in comments, strings and documentation, because each has a
@@ -122,7 +124,7 @@ func documents(t *testing.T) (list []text) {
 	t.Helper()
 	paths := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile"}
 	for _, root := range []string{"docs", "deploy", "examples", "test"} {
-		err := filepath.WalkDir("../../"+root, func(p string, e fs.DirEntry, err error) error {
+		must.Succeed(t, filepath.WalkDir("../../"+root, func(p string, e fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
 				return err
@@ -132,16 +134,10 @@ func documents(t *testing.T) (list []text) {
 				paths = append(paths, strings.TrimPrefix(p, "../../"))
 			}
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	for _, p := range paths {
-		content, err := os.ReadFile("../../" + p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile("../../" + p))(t)
 		list = append(list, text{p, 1, string(content)})
 	}
 	return list

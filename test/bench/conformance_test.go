@@ -23,6 +23,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/peer"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -31,10 +32,7 @@ import (
 func TestConformance(t *testing.T) {
 	dir := t.TempDir()
 	coreDNS, program := build(t)
-	self, err := peer.OwnAddress()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(peer.OwnAddress())(t)
 	g := world.New(*seed, services, self)
 	g.World = *g.World.Untolerant() // the controller of slices marks their endpoints as ready, and writes no FQDN slices
 	g.World.Slices = slices.DeleteFunc(g.World.Slices, func(s *discoveryv1.EndpointSlice) bool {
@@ -43,9 +41,7 @@ func TestConformance(t *testing.T) {
 	})
 	c := newCluster(t, g, "insecure")
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	if err := os.WriteFile(kubeconfig, []byte(kubeapi.Kubeconfig(c.API)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(kubeconfig, []byte(kubeapi.Kubeconfig(c.API)), 0o600))
 	type starter func(ctx context.Context, binary, clusterDNS string, c peer.Cluster) (*peer.Process, error)
 	behind := func(cluster *peer.Process, run starter, binary string) *peer.Process {
 		return start(t, binary, func(ctx context.Context, binary string, c peer.Cluster) (*peer.Process, error) {

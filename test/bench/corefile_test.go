@@ -10,23 +10,16 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestCorefile_Cache checks that the table of docs/dns.md says what becomes of each argument of
 // CoreDNS's plugin cache, as its parser has them: a user who migrates must not lose one unseen.
 func TestCorefile_Cache(t *testing.T) {
-	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/coredns/coredns").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	plugin, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "plugin/cache/setup.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile("../../docs/dns.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/coredns/coredns").Output())(t)
+	plugin := must.Get(os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "plugin/cache/setup.go")))(t)
+	page := must.Get(os.ReadFile("../../docs/dns.md"))(t)
 	_, table, _ := strings.Cut(string(page), "\n### Corefile and configuration\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	arguments := []string{"cache TTL ZONES"}

@@ -19,6 +19,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -49,10 +50,7 @@ func TestDifferential(t *testing.T) {
 		{"disabled", 2, 2000},
 	} {
 		t.Run("pods="+run.podMode, func(t *testing.T) {
-			self, err := peer.OwnAddress()
-			if err != nil {
-				t.Fatal(err)
-			}
+			self := must.Get(peer.OwnAddress())(t)
 			g := world.New(*seed+uint64(i), services, self)
 			c := newCluster(t, g, run.podMode)
 			servers := []server{
@@ -85,10 +83,7 @@ func build(t *testing.T) (coreDNS, program string) {
 func start(t *testing.T, binary string, run func(context.Context, string,
 	peer.Cluster) (*peer.Process, error), c peer.Cluster) *peer.Process {
 	t.Helper()
-	p, err := run(t.Context(), binary, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(run(t.Context(), binary, c))(t)
 	t.Cleanup(p.Kill)
 	return p
 }
@@ -110,10 +105,7 @@ func newCluster(t *testing.T, g *world.Generator, podMode string) cluster {
 	t.Helper()
 	api := kubeapi.New()
 	api.Apply(g.World.Objects()...)
-	url, err := api.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	url := must.Get(api.Start())(t)
 	t.Cleanup(api.Stop)
 	resolver := dnstest.Start(t, dnstest.Reply(upstream.Reply))
 	return cluster{peer.Cluster{Dir: t.TempDir(), API: url, Upstream: resolver.Addr.String(), PodMode: podMode}, api}

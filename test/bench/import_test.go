@@ -19,6 +19,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -27,9 +28,7 @@ import (
 // zones.
 func writeCorefileFiles(t *testing.T, dir string) {
 	t.Helper()
-	if err := os.CopyFS(dir, os.DirFS("testdata/files")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.CopyFS(dir, os.DirFS("testdata/files")))
 	for seed := range uint64(2) {
 		writeFile(t, dir, fmt.Sprintf("%d.zone", seed+1), generatedZone(seed+1))
 	}
@@ -57,19 +56,13 @@ const clusterPlugin = "  kubernetes cluster.local in-addr.arpa ip6.arpa {\n    f
 func writeFile(t *testing.T, dir, name, text string) (path string) {
 	t.Helper()
 	path = filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
 func readFile(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return string(must.Get(os.ReadFile(path))(t))
 }
 
 // TestImport_Log: CoreDNS's plugin log and the query log of what import-corefile makes of it have the same lines, except
@@ -86,14 +79,9 @@ func TestImport_Log(t *testing.T) {
 		return fmt.Sprintf(".:%s {\nlog example {\nclass success denial error\n}\nchaos \"v 1\"\n%s\nforward . %s\n}\n",
 			port, kubernetes, upstream.Addr)
 	}
-	config, err := exec.CommandContext(t.Context(), program, "import-corefile",
-		writeFile(t, dir, "Corefile.import", text(ports[1], clusterPlugin))).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(dir, "manifests"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(exec.CommandContext(t.Context(), program, "import-corefile",
+		writeFile(t, dir, "Corefile.import", text(ports[1], clusterPlugin))).Output())(t)
+	must.Succeed(t, os.Mkdir(filepath.Join(dir, "manifests"), 0o700))
 	var logs [2]logbuffer.Buffer
 	var chaos [2][4]string
 	for i, args := range [][]string{
@@ -102,9 +90,7 @@ func TestImport_Log(t *testing.T) {
 	} {
 		cmd := exec.Command(args[0], args[1:]...)
 		cmd.Stdout = &logs[i]
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cmd.Start())
 		t.Cleanup(func() {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
@@ -116,10 +102,7 @@ func TestImport_Log(t *testing.T) {
 		for j, name := range []string{"Version.bind.", "version.server.", "hostname.bind.", "id.server."} {
 			m := new(dns.Msg).SetQuestion(name, dns.TypeTXT)
 			m.Question[0].Qclass = dns.ClassCHAOS
-			m, err := dns.Exchange(m, "127.0.0.1:"+ports[i])
-			if err != nil {
-				t.Fatal(err)
-			}
+			m = must.Get(dns.Exchange(m, "127.0.0.1:"+ports[i]))(t)
 			chaos[i][j] = strings.ToLower(fmt.Sprint(m.Authoritative, m.Rcode, m.Answer))
 		}
 		for _, network := range []string{"udp", "tcp"} {

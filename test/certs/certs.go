@@ -18,6 +18,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // Lifetime is how long a certificate is valid.
@@ -68,10 +70,7 @@ func (a *Authority) Issue(t testing.TB, age time.Duration, hosts ...string) (cer
 		}
 	}
 	own := newKey(t)
-	der, err := x509.MarshalPKCS8PrivateKey(own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.MarshalPKCS8PrivateKey(own))(t)
 	return a.sign(t, template, own), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
@@ -82,27 +81,18 @@ func (a *Authority) Write(t testing.TB, dir string, hosts ...string) (certFile, 
 	cert, key := a.Issue(t, Lifetime/2, hosts...)
 	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	for path, text := range map[string][]byte{certFile: cert, keyFile: key} {
-		if err := errors.Join(os.WriteFile(path+".new", text, 0o600), os.Rename(path+".new", path)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(os.WriteFile(path+".new", text, 0o600), os.Rename(path+".new", path)))
 	}
 	return certFile, keyFile
 }
 
 func (a *Authority) sign(t testing.TB, template *x509.Certificate, of *ecdsa.PrivateKey) []byte {
 	t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, of.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, a.cert, of.Public(), a.key))(t)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
+	return must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 }

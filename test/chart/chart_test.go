@@ -21,6 +21,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -131,26 +132,16 @@ func schemaOf(key string, value any) map[string]any {
 
 // TestSchema checks that values.schema.json describes values.yaml.
 func TestSchema(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(chartDir, "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(chartDir, "values.yaml")))(t)
 	var values map[string]any
-	if err := yaml.UnmarshalStrict(text, &values); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(text, &values))
 	schema := schemaOf("", values)
 	schema["$schema"] = "https://json-schema.org/draft-07/schema#"
-	want, err := json.MarshalIndent(schema, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(json.MarshalIndent(schema, "", "  "))(t)
 	want = append(want, '\n')
 	path := filepath.Join(chartDir, "values.schema.json")
 	if *update {
-		if err := os.WriteFile(path, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, want, 0o644))
 	}
 	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("values.schema.json does not describe values.yaml (%v): run go test -update", err)
@@ -201,11 +192,8 @@ func TestLint(t *testing.T) {
 func TestChart_Policies(t *testing.T) {
 	rendered := render(t, "everything.yaml", "--set",
 		"clusterDomain=corp.example,clusterDNSAddress=10.0.0.10,policies.allowedOverrides={None,Default},excludedNamespaces={ci,123}")
-	out, err := exec.Command(process.Build(t), "policies", "--cluster-domain", "corp.example",
-		"--cluster-dns", "10.0.0.10", "--allowed-overrides", "None,Default", "--exclude-namespace", "ci,123").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(exec.Command(process.Build(t), "policies", "--cluster-domain", "corp.example",
+		"--cluster-dns", "10.0.0.10", "--allowed-overrides", "None,Default", "--exclude-namespace", "ci,123").Output())(t)
 	want := objects(t, string(out))
 	if len(want) < 5 {
 		t.Fatalf("%d objects", len(want))
@@ -221,10 +209,7 @@ func TestChart_Policies(t *testing.T) {
 // read them.
 func TestChart_Configuration(t *testing.T) {
 	program := process.Build(t)
-	files, err := filepath.Glob("testdata/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob("testdata/*.yaml"))(t)
 	checked := 0
 	for _, values := range append(files, "") {
 		if values != "" {
@@ -237,9 +222,7 @@ func TestChart_Configuration(t *testing.T) {
 					continue
 				}
 				file := filepath.Join(t.TempDir(), key)
-				if err := os.WriteFile(file, []byte(text.(string)), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.WriteFile(file, []byte(text.(string)), 0o644))
 				checked++
 				// The files that it names are in the container or on the node.
 				if out, err := exec.Command(program, "config", "check", "--no-files", file).CombinedOutput(); err != nil {
@@ -259,22 +242,15 @@ func TestChart_ImportedCorefile(t *testing.T) {
 		" pods insecure\n fallthrough in-addr.arpa ip6.arpa\n ttl 30\n }\n prometheus :9153\n forward . /etc/resolv.conf\n cache 30\n}\n"
 	importer := exec.Command(process.Build(t), "import-corefile", "-")
 	importer.Stdin = strings.NewReader(corefile)
-	imported, err := importer.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	imported := must.Get(importer.Output())(t)
 	values := filepath.Join(t.TempDir(), "values.yaml")
 	text := "dns:\n  config:\n" + regexp.MustCompile(`(?m)^`).ReplaceAllString(string(imported), "    ")
-	if err := os.WriteFile(values, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(values, []byte(text), 0o644))
 	configuration := func(args ...string) map[string]any {
 		t.Helper()
 		data := render(t, "", args...)["ConfigMap dnsconfigurer-dns"]["data"].(map[string]any)
 		var c map[string]any
-		if err := yaml.UnmarshalStrict([]byte(data["dns.yaml"].(string)), &c); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.UnmarshalStrict([]byte(data["dns.yaml"].(string)), &c))
 		return c
 	}
 	want := configuration("--set", "dns.config.lameduck=5s,dns.config.pods=insecure,dns.config.ttl=30,dns.config.upstreamPolicy=random")
@@ -286,14 +262,9 @@ func TestChart_ImportedCorefile(t *testing.T) {
 // TestChart_Monitoring checks that the chart has the rules and the dashboard of deploy.
 func TestChart_Monitoring(t *testing.T) {
 	rendered := render(t, "everything.yaml")
-	text, err := os.ReadFile("../../deploy/monitoring/rules.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../deploy/monitoring/rules.yaml"))(t)
 	var want any
-	if err := yaml.Unmarshal(text, &want); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(text, &want))
 	if diff := difference(t, want, rendered["PrometheusRule dnsconfigurer"]["spec"]); diff != "" {
 		t.Errorf("deploy/monitoring/rules.yaml and the chart (-file +chart):\n%s", diff)
 	}
@@ -396,13 +367,10 @@ func TestChart_Values(t *testing.T) {
 // TestChart_Strings checks that values that look like numbers or like YAML are still strings: the API
 // server refuses a number as a label, as a namespace, or as an environment variable.
 func TestChart_Strings(t *testing.T) {
-	out, err := helm(t, "template", "123", chartDir, "--namespace", "456", "--kube-version", "1.36.0",
+	out := must.Get(helm(t, "template", "123", chartDir, "--namespace", "456", "--kube-version", "1.36.0",
 		"--values", "testdata/everything.yaml", "--set-string",
 		"clusterDNSAddress=fd00::,dns.goMemLimit=1000,nodeCache.goMemLimit=1000,agent.goMemLimit=1000,"+
-			"agent.relay.goMemLimit=1000,webhook.goMemLimit=1000,commonLabels.team=7,dns.podLabels.team=8")
-	if err != nil {
-		t.Fatal(err)
-	}
+			"agent.relay.goMemLimit=1000,webhook.goMemLimit=1000,commonLabels.team=7,dns.podLabels.team=8"))(t)
 	rendered := objects(t, out)
 	for key, o := range rendered {
 		var meta struct {
@@ -419,10 +387,7 @@ func TestChart_Strings(t *testing.T) {
 				}
 			}
 		}
-		text, err := yaml.Marshal(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(yaml.Marshal(o))(t)
 		if err := yaml.Unmarshal(text, &meta); err != nil {
 			t.Fatalf("%s: %v", key, err)
 		}
@@ -470,14 +435,9 @@ func emptyKeys(path string, value any) (keys []string) {
 // TestChart_Null checks values of a key without anything below it, which is null: what is left of
 // "config:" when its fields are comments.
 func TestChart_Null(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(chartDir, "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(chartDir, "values.yaml")))(t)
 	var values map[string]any
-	if err := yaml.Unmarshal(text, &values); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(text, &values))
 	keys := emptyKeys("", values)
 	if len(keys) < 30 {
 		t.Errorf("only %d empty values: %q", len(keys), keys)
@@ -543,15 +503,9 @@ func TestChart_NodeCacheScraped(t *testing.T) {
 // TestChart_Configuration checks, too, and that the agent then mounts the directories of K3s and no
 // file of a kubeadm node.
 func TestChart_K3s(t *testing.T) {
-	page, err := os.ReadFile("../../docs/install.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/install.md"))(t)
 	block := regexp.MustCompile(`(?s)\n#### K3s\n.*?\n\n((?:    [^\n]*\n)+)`).FindSubmatch(page)
-	want, err := os.ReadFile("testdata/k3s.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile("testdata/k3s.yaml"))(t)
 	if block == nil || regexp.MustCompile(`(?m)^    `).ReplaceAllString(string(block[1]), "") != string(want) {
 		t.Errorf("the values of docs/install.md differ from testdata/k3s.yaml:\n%s", block)
 	}

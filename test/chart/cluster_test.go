@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // operatorKinds are the resources of the Prometheus operator that the chart creates, without
@@ -94,9 +95,7 @@ func (c *cluster) run(stdin string, args ...string) string {
 // helm runs helm, which must succeed.
 func (c *cluster) helm(args ...string) {
 	c.Helper()
-	if err := c.tryHelm(args...); err != nil {
-		c.Fatal(err)
-	}
+	must.Succeed(c, c.tryHelm(args...))
 }
 
 // tryHelm runs helm. A line of a warning is an error.
@@ -119,11 +118,8 @@ func testDryRun(c *cluster) {
 		c.Fatalf("%q, %v", files, err)
 	}
 	for _, values := range append(files, filepath.Join(chartDir, "values.yaml")) {
-		out, err := helm(c.T, "template", "dnsconfigurer", chartDir, "--namespace", "kube-system",
-			"--kube-version", "1.36.0", "--values", values)
-		if err != nil {
-			c.Fatal(err)
-		}
+		out := must.Get(helm(c.T, "template", "dnsconfigurer", chartDir, "--namespace", "kube-system",
+			"--kube-version", "1.36.0", "--values", values))(c)
 		applied := c.run(out, "apply", "--server-side", "--dry-run=server", "-f", "-")
 		if got, want := strings.Count(applied, "\n"), len(objects(c.T, out)); got != want {
 			c.Errorf("%s: the API server accepted %d objects of %d:\n%s", values, got, want, applied)
@@ -136,25 +132,18 @@ func testDryRun(c *cluster) {
 func previousChart(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "dnsconfigurer")
-	if err := os.CopyFS(dir, os.DirFS(chartDir)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.CopyFS(dir, os.DirFS(chartDir)))
 	for file, edits := range map[string][]string{
 		"Chart.yaml":  {"version: 0.1.0", "version: 0.0.9"},
 		"values.yaml": {"  replicas: 2\n  # Fields of the DNSConfiguration", "  replicas: 3\n  # Fields of the DNSConfiguration"},
 	} {
 		path := filepath.Join(dir, file)
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(path))(t)
 		edited := strings.Replace(string(text), edits[0], edits[1], 1)
 		if edited == string(text) {
 			t.Fatalf("%s has no %q", file, edits[0])
 		}
-		if err := os.WriteFile(path, []byte(edited), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(edited), 0o644))
 	}
 	return dir
 }
@@ -177,9 +166,7 @@ func (c *cluster) list() map[string]version {
 			}
 		}
 	}
-	if err := yaml.Unmarshal([]byte(c.run("", "get", strings.Join(kinds, ","), "--all-namespaces", "--output=yaml")), &all); err != nil {
-		c.Fatal(err)
-	}
+	must.Succeed(c, yaml.Unmarshal([]byte(c.run("", "get", strings.Join(kinds, ","), "--all-namespaces", "--output=yaml")), &all))
 	found := map[string]version{}
 	for _, o := range all.Items {
 		found[strings.TrimSpace(o.Kind+" "+o.Metadata.Namespace)+"/"+
@@ -334,10 +321,7 @@ func testRestricted(c *cluster) {
 	metadata["name"], metadata["namespace"] = "dns", c.namespace
 	for sysctl, want := range map[string]string{"net.ipv4.ip_unprivileged_port_start": "", "net.core.somaxconn": "forbidden sysctls"} {
 		at(template, "spec", "securityContext").(map[string]any)["sysctls"].([]any)[0].(map[string]any)["name"] = sysctl
-		text, err := yaml.Marshal(template)
-		if err != nil {
-			c.Fatal(err)
-		}
+		text := must.Get(yaml.Marshal(template))(c)
 		got := c.kubectl.DryRun(c.Context(), string(text))
 		if len(got.Warnings) > 0 || (got.Refused == "") != (want == "") || !strings.Contains(got.Refused, want) {
 			c.Errorf("%s: %+v, want %q", sysctl, got, want)
@@ -355,10 +339,7 @@ func testFromManifests(c *cluster) {
 	before := c.list()
 	values := []string{"--set", "dns.enabled=true,nodeCache.enabled=true,agent.enabled=true,policies.enabled=true"}
 	template := []string{"template", "dnsconfigurer", chartDir, "--namespace", c.namespace, "--kube-version", "1.36.0"}
-	text, err := helm(c.T, append(template, values...)...)
-	if err != nil {
-		c.Fatal(err)
-	}
+	text := must.Get(helm(c.T, append(template, values...)...))(c)
 	c.run(helmLine.ReplaceAllString(text, ""), "apply", "--server-side", "-f", "-")
 	applied := c.list()
 

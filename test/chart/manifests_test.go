@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // plain removes what the chart has in addition to the manifests for kubectl: labels, and
@@ -46,9 +47,7 @@ func plain(t *testing.T, o map[string]any) map[string]any {
 		case string:
 			if strings.HasSuffix(key, ".yaml") {
 				var file any
-				if err := yaml.UnmarshalStrict([]byte(value), &file); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, yaml.UnmarshalStrict([]byte(value), &file))
 				o[key] = file
 			}
 		}
@@ -87,10 +86,7 @@ func TestChart_Manifests(t *testing.T) {
 			if filepath.Base(file) == "kustomization.yaml" {
 				continue
 			}
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(file))(t)
 			compare(t, objects(t, string(text)), render(t, "", "--set", c.set))
 		}
 	}
@@ -100,9 +96,7 @@ func TestChart_Manifests(t *testing.T) {
 func TestChart_Webhook(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.crt")
 	bundle := certs.NewAuthority(t).PEM
-	if err := os.WriteFile(ca, bundle, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(ca, bundle, 0o600))
 	always := []string{"ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "ValidatingWebhookConfiguration"}
 	mutating := []string{"MutatingWebhookConfiguration"}
 	const certManager = "certificate.source=certManager,webhook.certificate.issuer.name=ca,webhook."
@@ -138,10 +132,7 @@ func TestChart_Webhook(t *testing.T) {
 		for key, o := range render(t, "", args...) {
 			kind, _, _ := strings.Cut(key, " ")
 			kinds = append(kinds, kind)
-			y, err := yaml.Marshal(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			y := must.Get(yaml.Marshal(o))(t)
 			text.Write(y)
 			if namespace := at(o, "metadata", "namespace"); namespace != nil && namespace != "admission" {
 				t.Errorf("%s: %s is in the namespace %v", c.values, key, namespace)
@@ -169,17 +160,10 @@ func TestChart_Webhook(t *testing.T) {
 func TestChart_Webhook_SelfSigned(t *testing.T) {
 	rendered := render(t, "", "--set", "webhook.enabled=true,webhook.certificate.secretName=corp-tls")
 	decode := func(v any) []byte {
-		text, err := base64.StdEncoding.DecodeString(fmt.Sprint(v))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return text
+		return must.Get(base64.StdEncoding.DecodeString(fmt.Sprint(v)))(t)
 	}
 	data := rendered["Secret corp-tls"]["data"].(map[string]any)
-	pair, err := tls.X509KeyPair(decode(data["tls.crt"]), decode(data["tls.key"]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(tls.X509KeyPair(decode(data["tls.crt"]), decode(data["tls.key"])))(t)
 	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
 		for _, hook := range rendered[kind+" dnsconfigurer"]["webhooks"].([]any) {
 			roots := x509.NewCertPool()
@@ -234,13 +218,8 @@ func difference(t *testing.T, want, got any) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, value := range map[string]any{"want": want, "got": got} {
-		text, err := yaml.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(yaml.Marshal(value))(t)
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), text, 0o644))
 	}
 	out, _ := exec.Command("diff", "-u", filepath.Join(dir, "want"), filepath.Join(dir, "got")).Output()
 	return string(out)

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/pages"
 )
 
@@ -37,14 +38,8 @@ func (c *cluster) kubeadm() {
 // replaces; the pods replace the others.
 func nodeLocal(t *testing.T) string {
 	t.Helper()
-	dir, err := exec.Command("go", "-C", "../cluster", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "cluster/addons/dns/nodelocaldns/nodelocaldns.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(exec.Command("go", "-C", "../cluster", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes").Output())(t)
+	text := must.Get(os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "cluster/addons/dns/nodelocaldns/nodelocaldns.yaml")))(t)
 	return strings.NewReplacer("__PILLAR__LOCAL__DNS__", "169.254.20.10", "__PILLAR__DNS__DOMAIN__", "cluster.local",
 		"__PILLAR__DNS__SERVER__", "10.96.0.10").Replace(string(text))
 }
@@ -59,15 +54,9 @@ type migration struct {
 // documented returns the commands of docs/dns.md in their order.
 func documented(t *testing.T) (m migration) {
 	t.Helper()
-	blocks, err := pages.Read("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	blocks := must.Get(pages.Read("../.."))(t)
 	m.name = "docs/dns.md"
-	page, err := os.ReadFile("../../" + m.name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../" + m.name))(t)
 	clusterDNS, _, _ := strings.Cut(string(page), "\n## The node cache\n")
 	for _, b := range blocks {
 		if b.Page == m.name && b.Note == "run by test/chart" && b.Line < strings.Count(clusterDNS, "\n") {
@@ -130,9 +119,7 @@ func (c *cluster) migrate(m migration) {
 func getAll[T any](c *cluster, kind string) []T {
 	c.Helper()
 	var list struct{ Items []T }
-	if err := yaml.Unmarshal([]byte(c.run("", "get", kind, "--namespace="+system, "--output=json")), &list); err != nil {
-		c.Fatal(err)
-	}
+	must.Succeed(c, yaml.Unmarshal([]byte(c.run("", "get", kind, "--namespace="+system, "--output=json")), &list))
 	return list.Items
 }
 

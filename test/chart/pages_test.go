@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/pages"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -56,12 +57,9 @@ metadata: {namespace: default, name: default}
 func newWorkplace(c *cluster) (dir string, env []string) {
 	c.Helper()
 	dir = c.TempDir()
-	repository, err := filepath.Abs("../..")
-	if err != nil {
-		c.Fatal(err)
-	}
+	repository := must.Get(filepath.Abs("../.."))(c)
 	programs := filepath.Join(dir, "bin")
-	if err := errors.Join(
+	must.Succeed(c, errors.Join(
 		os.MkdirAll(filepath.Join(programs, "release"), 0o700),
 		os.Mkdir(filepath.Join(dir, ".kube"), 0o700),
 		os.Symlink(filepath.Join(repository, "deploy"), filepath.Join(dir, "deploy")),
@@ -69,9 +67,7 @@ func newWorkplace(c *cluster) (dir string, env []string) {
 		os.Symlink(helmPath, filepath.Join(programs, "helm")),
 		os.Symlink(c.kubectl.Program(), filepath.Join(programs, "kubectl")),
 		os.Symlink(c.api.KubeconfigFile(), filepath.Join(dir, ".kube", "config")),
-	); err != nil {
-		c.Fatal(err)
-	}
+	))
 	cert, _ := certs.NewAuthority(c.T).Write(c.T, dir, "dnsconfigurer-webhook.dnsconfigurer.svc")
 	if err := os.Symlink(cert, filepath.Join(dir, "ca.crt")); err != nil { // any certificate will do
 		c.Fatal(err)
@@ -92,10 +88,7 @@ func TestPages(t *testing.T) {
 	c := newCluster(t)
 	c.run(kubeadmDNS, "apply", "-f", "-")
 	dir, env := newWorkplace(c)
-	blocks, err := pages.Read("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	blocks := must.Get(pages.Read("../.."))(t)
 	ran := 0
 	for _, b := range blocks {
 		if b.Note != "run by test/chart" {
@@ -138,9 +131,5 @@ func runBlock(t *testing.T, dir string, env []string, commands string) error {
 
 func chartDirectory(t *testing.T) string {
 	t.Helper()
-	dir, err := filepath.Abs(chartDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return must.Get(filepath.Abs(chartDir))(t)
 }

@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // longPod is a pod that a node would never start: its FQDN is too long.
@@ -35,15 +37,13 @@ func testRelease(c *cluster) {
 	job, jobErr := os.ReadFile("../../examples/ci/doctor.yaml")
 	account, accountErr := c.api.Kubeconfig(c.api.Address(), "system:serviceaccount:kube-system:dnsconfigurer-doctor")
 	programs := filepath.Join(dir, "bin")
-	if err := errors.Join(jobErr, accountErr, os.Mkdir(programs, 0o755),
+	must.Succeed(c, errors.Join(jobErr, accountErr, os.Mkdir(programs, 0o755),
 		os.Symlink(helmPath, filepath.Join(programs, "helm")),
 		os.Symlink(c.kubectl.Program(), filepath.Join(programs, "kubectl")),
 		os.WriteFile(filepath.Join(dir, "pod.yaml"), []byte(longPod), 0o644),
 		os.WriteFile(filepath.Join(dir, "doctor.yaml"), job, 0o644),
 		os.WriteFile(filepath.Join(dir, "account"), []byte(account), 0o600),
-	); err != nil {
-		c.Fatal(err)
-	}
+	))
 	c.run("", "create", "namespace", c.namespace)
 	c.run("", "create", "serviceaccount", "default", "--namespace", c.namespace)
 	before := c.list()

@@ -16,6 +16,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // workload is an object with pods, or a role.
@@ -135,10 +137,7 @@ func TestSecurity_Rights(t *testing.T) {
 			rights[w.component()+": "+right] = true
 		}
 	}
-	page, err := os.ReadFile("../../docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/security.md"))(t)
 	_, section, _ := strings.Cut(string(page), "\n### Rights of the chart\n")
 	section, _, _ = strings.Cut(section, "\n#")
 	documented := map[string]bool{}

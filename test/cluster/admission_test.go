@@ -35,6 +35,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/cases"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
@@ -47,10 +48,7 @@ var strategies = map[string]rest.RESTCreateStrategy{
 // TestAdmissionVectors checks the table of vectors against the API server's validation
 // and, for accepted pods, against the kubelet.
 func TestAdmissionVectors(t *testing.T) {
-	table, err := vectors.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := must.Get(vectors.Load())(t)
 	var list []cases.Case
 	var checked []vectors.Vector
 	for _, v := range table {
@@ -112,10 +110,7 @@ func TestAdmissionDifferential(t *testing.T) {
 		c.Manifest = false
 		c.Pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "registry.example/c"}}
 		c.Pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
-		text, err := json.Marshal(c.Pod)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(c.Pod))(t)
 		object, _ := decode(t, text)
 		want := slices.DeleteFunc(fieldsOf(create(t, object, "Pod")), notAboutDNS)
 		c.Pod = external(t, object)
@@ -246,10 +241,7 @@ func create(t *testing.T, object runtime.Object, kind string) field.ErrorList {
 		t.Fatalf("no strategy for %s", kind)
 	}
 	ctx := genericapirequest.WithNamespace(t.Context(), "shop")
-	meta, err := apimeta.Accessor(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	meta := must.Get(apimeta.Accessor(object))(t)
 	rest.FillObjectMetaSystemFields(meta)
 	if meta.GetName() == "" && meta.GetGenerateName() != "" {
 		meta.SetName(strategy.GenerateName(meta.GetGenerateName()))
@@ -261,8 +253,6 @@ func create(t *testing.T, object runtime.Object, kind string) field.ErrorList {
 func external(t *testing.T, object runtime.Object) *corev1.Pod {
 	t.Helper()
 	pod := new(corev1.Pod)
-	if err := legacyscheme.Scheme.Convert(object, pod, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, legacyscheme.Scheme.Convert(object, pod, nil))
 	return pod
 }

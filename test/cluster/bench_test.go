@@ -19,6 +19,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/cases"
 	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/reference"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 const benchHost = `# made by the DHCP client
@@ -63,18 +64,13 @@ func benchPods() []struct {
 // hostname and records the reasons.
 func BenchmarkPodDNS(b *testing.B) {
 	path := filepath.Join(memoryDir(b), "resolv.conf")
-	if err := os.WriteFile(path, []byte(benchHost), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, os.WriteFile(path, []byte(benchHost), 0o600))
 	kubelet := reference.New(&cases.Case{ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local"}, path)
-	engine, err := policy.New(policy.Node{
+	engine := must.Get(policy.New(policy.Node{
 		ClusterDNS:    []netip.Addr{netip.MustParseAddr("10.96.0.10")},
 		ClusterDomain: "cluster.local",
 		ResolvConf:    path,
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	}))(b)
 	ctx := klog.NewContext(b.Context(), logr.Discard())
 	file := resolvconf.Parse(benchHost)
 

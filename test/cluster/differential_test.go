@@ -18,6 +18,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/cases"
 	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/reference"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 const (
@@ -117,11 +118,7 @@ func checkReferences(c *cases.Case, a *cases.Answer) error {
 // ask returns the answers of a real kubelet.
 func ask(t *testing.T, list []cases.Case) []cases.Answer {
 	t.Helper()
-	answers, err := reference.Answers(t.Context(), memoryDir(t), list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answers
+	return must.Get(reference.Answers(t.Context(), memoryDir(t), list))(t)
 }
 
 // askTwins returns the real kubelet's answers to list, the answers that the engine must
@@ -162,18 +159,13 @@ func memoryDir(tb testing.TB) string {
 
 func readCorpus(t *testing.T) []cases.Case {
 	t.Helper()
-	data, err := os.ReadFile("testdata/kubelet-300.ndjson")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile("testdata/kubelet-300.ndjson"))(t)
 	var list []cases.Case
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	lines.Buffer(nil, len(data))
 	for lines.Scan() {
 		var c cases.Case
-		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(lines.Bytes(), &c))
 		list = append(list, c)
 	}
 	return list

@@ -18,6 +18,7 @@ import (
 	utilfs "k8s.io/kubernetes/pkg/util/filesystem"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // mergeKubeletConfigurations is the kubelet's function for --config-dir.
@@ -92,21 +93,14 @@ func TestDropIns(t *testing.T) {
 
 func writeDropIn(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // kubeletMerge loads a file and its drop-ins with the code of the kubelet.
 func kubeletMerge(t *testing.T, path, dir string, withDropIns bool) (*kubeletconfig.KubeletConfiguration, error) {
 	t.Helper()
-	loader, err := configfiles.NewFsLoader(&utilfs.DefaultFs{}, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	loader := must.Get(configfiles.NewFsLoader(&utilfs.DefaultFs{}, path))(t)
 	c, err := loader.Load(t.Context())
 	if err == nil && withDropIns {
 		_, err = mergeKubeletConfigurations(c, dir)

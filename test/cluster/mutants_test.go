@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/cases"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // replayed is the number of generated cases for each mutant.
@@ -84,21 +85,13 @@ func TestMutants(t *testing.T) {
 		t.Run(m.breaks, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			path, err := filepath.Abs(filepath.Join("../../pkg", m.file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			path := must.Get(filepath.Abs(filepath.Join("../../pkg", m.file)))(t)
+			text := must.Get(os.ReadFile(path))(t)
 			if n := strings.Count(string(text), m.old); n != 1 {
 				t.Fatalf("%s has %d times %q, want once", m.file, n, m.old)
 			}
 			mutated := filepath.Join(dir, "mutated.go")
-			if err := os.WriteFile(mutated, []byte(strings.Replace(string(text), m.old, m.new, 1)), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(mutated, []byte(strings.Replace(string(text), m.old, m.new, 1)), 0o600))
 			difference := replay(t, build(t, dir, map[string]string{path: mutated}), recorded)
 			if difference == "" {
 				t.Error("not caught")
@@ -114,10 +107,7 @@ func record(t *testing.T) string {
 	list := slices.Collect(cases.Generate(0, replayed))
 	kubelet, want, names := askTwins(t, list)
 	path := filepath.Join(memoryDir(t), "cases.ndjson")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(path))(t)
 	defer f.Close()
 	lines := json.NewEncoder(f)
 	for i := range list {
@@ -128,9 +118,7 @@ func record(t *testing.T) string {
 		if len(names[i]) > 0 {
 			list[i].Kubelet = &kubelet[i]
 		}
-		if err := lines.Encode(list[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, lines.Encode(list[i]))
 	}
 	return path
 }
@@ -138,14 +126,9 @@ func record(t *testing.T) string {
 // build builds the replay program with some files of pkg replaced by others.
 func build(t *testing.T, dir string, replaced map[string]string) string {
 	t.Helper()
-	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
-	if err != nil {
-		t.Fatal(err)
-	}
+	overlay := must.Get(json.Marshal(map[string]any{"Replace": replaced}))(t)
 	overlayPath, program := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "replay")
-	if err := os.WriteFile(overlayPath, overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(overlayPath, overlay, 0o600))
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlayPath, "-o", program, "./cmd/replay")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -158,10 +141,7 @@ func build(t *testing.T, dir string, replaced map[string]string) string {
 // to build.
 func checkSmall(t *testing.T, program string) {
 	t.Helper()
-	info, err := buildinfo.ReadFile(program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(buildinfo.ReadFile(program))(t)
 	for _, module := range info.Deps {
 		if module.Path == "k8s.io/kubernetes" {
 			t.Error("cmd/replay links the kubelet")

@@ -38,6 +38,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/cases"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
@@ -75,10 +76,7 @@ func TestPolicyTypes(t *testing.T) {
 // TestPolicyVectors evaluates the policies for the table: no expression fails, the
 // messages are the same as in the rules, and the cost stays far below the limit.
 func TestPolicyVectors(t *testing.T) {
-	table, err := vectors.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := must.Get(vectors.Load())(t)
 	for _, release := range []*version.Version{oldest, environment.DefaultCompatibilityVersion()} {
 		policies := compile(t, release)
 		var costs []int64
@@ -90,10 +88,7 @@ func TestPolicyVectors(t *testing.T) {
 			if problems := create(t, object, gvk.Kind); len(problems) > 0 {
 				t.Fatalf("%s: %v", v.Name, problems)
 			}
-			versioned, err := legacyscheme.Scheme.ConvertToVersion(object, gvk.GroupVersion())
-			if err != nil {
-				t.Fatal(err)
-			}
+			versioned := must.Get(legacyscheme.Scheme.ConvertToVersion(object, gvk.GroupVersion()))(t)
 			said, cost := evaluate(t, policies, versioned, *gvk, v.Node)
 			costs = append(costs, cost)
 			var want []string
@@ -143,10 +138,7 @@ func TestPolicyDifferential(t *testing.T) {
 		}) {
 			continue // no policy matches it
 		}
-		versioned, err := legacyscheme.Scheme.ConvertToVersion(object, gvk.GroupVersion())
-		if err != nil {
-			t.Fatal(err)
-		}
+		versioned := must.Get(legacyscheme.Scheme.ConvertToVersion(object, gvk.GroupVersion()))(t)
 		compared++
 		said, cost := evaluate(t, policies, versioned, *gvk, node)
 		most = max(most, cost)
@@ -162,10 +154,7 @@ func TestPolicyDifferential(t *testing.T) {
 	}
 	t.Logf("%d objects: of %d nothing was said, of others %v; the cost was %d at most, of %d",
 		compared, silent, spoken, most, celconfig.RuntimeCELCostBudget)
-	table, err := vectors.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := must.Get(vectors.Load())(t)
 	for _, v := range table {
 		for _, f := range v.Findings {
 			if v.APIServer == "accepts" && v.Policies == "" && spoken[policy.Code(f.Code)] < 3 {
@@ -255,11 +244,7 @@ func workload(t *testing.T, pod *corev1.Pod, turn int) []byte {
 	default:
 		o["spec"] = map[string]any{"template": template}
 	}
-	text, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return must.Get(json.Marshal(o))(t)
 }
 
 // alwaysFinding reports whether the rules have a finding for every pod, also for those
@@ -309,12 +294,9 @@ type compiled struct {
 // that each object can have other values without compiling the policies again.
 func readPolicies(t *testing.T) []*admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
-	text, err := judge.PolicyConfig{
+	text := must.Get(judge.PolicyConfig{
 		ClusterDomain: "cluster.local", ClusterDNS: []string{"10.96.0.10"}, AllowedOverrides: []string{"None"},
-	}.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	}.YAML())(t)
 	parameters := map[string]string{
 		"'cluster.local'":                      "string(params.?data.?clusterDomain.orValue(''))",
 		"['10.96.0.10']":                       "string(params.?data.?clusterDNS.orValue('')).split(',').map(s, s.trim())",
@@ -346,10 +328,7 @@ func compile(t *testing.T, release *version.Version) []compiled {
 	t.Helper()
 	var all []compiled
 	for _, p := range readPolicies(t) {
-		c, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(release))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(release)))(t)
 		options := plugincel.OptionalVariableDeclarations{HasParams: true, HasAuthorizer: true}
 		for _, v := range p.Spec.Variables {
 			if r := c.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression},
@@ -388,10 +367,7 @@ func compile(t *testing.T, release *version.Version) []compiled {
 func evaluate(t *testing.T, policies []compiled, object runtime.Object, gvk schema.GroupVersionKind,
 	n vectors.Node) (said []string, cost int64) {
 	t.Helper()
-	meta, err := apimeta.Accessor(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	meta := must.Get(apimeta.Accessor(object))(t)
 	gvr := gvk.GroupVersion().WithResource(strings.ToLower(gvk.Kind) + "s")
 	attributes := admission.NewAttributesRecord(object, nil, gvk, meta.GetNamespace(), meta.GetName(),
 		gvr, "", admission.Create, &metav1.CreateOptions{}, true, nil)

@@ -15,6 +15,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/test/cluster/cases"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
@@ -68,18 +69,12 @@ func staticManifest(pod *corev1.Pod, i int) *corev1.Pod {
 // manifestError returns the error of the command render for a static pod.
 func manifestError(t *testing.T, rules *admission.Rules, c cases.Case) string {
 	t.Helper()
-	text, err := json.Marshal(c.Pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(c.Pod))(t)
 	m, err := kube.ParseManifest("pod.json", text)
 	if err != nil {
 		return "invalid manifest: " + err.Error()
 	}
 	o := cli.AdmissionObject(m.Workloads[0].OnNode("default", c.Node()), c.Node())
-	findings, err := rules.AddRefusals(t.Context(), o, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	findings := must.Get(rules.AddRefusals(t.Context(), o, nil))(t)
 	return admission.ManifestError(o, findings)
 }

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // fill makes the directory $0 with the script $2, unless another process has done so. apt-get
@@ -45,17 +47,12 @@ rm -rf "$part"`
 // nothing. A script that changes needs another name.
 func Download(t testing.TB, name, source, script string) string {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cache := must.Get(os.UserCacheDir())(t)
 	dir := filepath.Join(cache, "dnsconfigurer-test", name)
 	if _, err := os.Stat(dir); err == nil {
 		return dir
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.MkdirAll(filepath.Dir(dir), 0o755))
 	out, err := exec.Command("flock", dir+".lock", "timeout", "300", "sh", "-ec", fill, dir, source, script).CombinedOutput()
 	if err != nil {
 		t.Fatalf("making %s with packages of Debian: %v\n%s", dir, err, out)

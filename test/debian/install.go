@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // Install installs the packages of a program if the program is missing. A test that runs in a
@@ -28,9 +30,7 @@ func InstallPackages(t testing.TB, packages ...string) {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		t.Skipf("needs %s, which only root can install, on Debian", strings.Join(packages, ", "))
 	}
-	if err := AptInstall(packages...); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, AptInstall(packages...))
 }
 
 // AptInstall installs packages.

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // Records returns a function that replies from the records in text, a zone file. A record
@@ -19,13 +21,8 @@ func Records(t testing.TB, text string) func(query *dns.Msg) *dns.Msg {
 	for rr, ok := p.Next(); ok; rr, ok = p.Next() {
 		records = append(records, rr)
 	}
-	if err := p.Err(); err != nil {
-		t.Fatal(err)
-	}
-	soa, err := dns.NewRR(". 300 IN SOA ns.example. admin.example. 1 2 3 4 300")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.Err())
+	soa := must.Get(dns.NewRR(". 300 IN SOA ns.example. admin.example. 1 2 3 4 300"))(t)
 	return func(q *dns.Msg) *dns.Msg { return replyFrom(records, soa, q) }
 }
 

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // Handler returns the messages that a server sends for a query, in order. Without a
@@ -65,10 +67,7 @@ type Server struct {
 // fails the test.
 func Start(t testing.TB, h Handler) *Server {
 	t.Helper()
-	s, err := New(h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(New(h))(t)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

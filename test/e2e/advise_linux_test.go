@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // testAdvise: the command finds the workload that asks for names outside the cluster, and after its command nothing
@@ -23,15 +24,11 @@ func (c *cluster) testAdvise(t *testing.T) {
 		names = append(names, fmt.Sprintf("advise%d.names.example.com", i))
 	}
 	find := func() (w v1alpha1.WorkloadAdvice) {
-		if _, err := c.lookUp(t, "db-0", "glibc", names...); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.lookUp(t, "db-0", "glibc", names...))(t)
 		advise := exec.CommandContext(t.Context(), c.Dnsconfigurer, "advise", "--kubeconfig", adminIdentity, "-n", namespace, "-o", "json")
 		out, err := advise.Output()
 		var r v1alpha1.AdviseResult
-		if err := errors.Join(err, json.Unmarshal(out, &r)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(err, json.Unmarshal(out, &r)))
 		i := slices.IndexFunc(r.Workloads, func(w v1alpha1.WorkloadAdvice) bool { return w.Kind == "StatefulSet" && w.Name == "db" })
 		if i < 0 || r.Servers < 3 || len(r.NotRead) > 0 {
 			t.Fatalf("got %s, want the StatefulSet db, and the counts of two cluster DNS servers and a node cache", out)

@@ -21,6 +21,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // agentValues are the values with which the chart installs agent and relay on this node.
@@ -66,13 +68,9 @@ func autopathPod(name string) *corev1.Pod { return newPod(name, corev1.PodSpec{D
 // shim, except those that look up names.
 func (c *cluster) removeShim(t *testing.T) {
 	t.Helper()
-	if err := errors.Join(c.kubelet.Stop(), c.shim.Stop()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(c.kubelet.Stop(), c.shim.Stop()))
 	c.kubelet.Args = slices.DeleteFunc(c.kubelet.Args, func(arg string) bool { return arg == kubeletFlags(t) })
-	if err := c.kubelet.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.kubelet.Start())
 	c.remove(t, slices.Sorted(maps.Keys(policyPods()))...)
 	c.remove(t, "client", "afterwards", "static-"+nodeName)
 	c.create(t, autopathPod("before-agent"))
@@ -157,22 +155,13 @@ func (c *cluster) testGenerate(t *testing.T) {
 // testRights compares the rights of the processes with those that the chart promises.
 func (c *cluster) testRights(t *testing.T) {
 	for _, name := range []string{"agent", "nri"} {
-		id, err := c.chartContainer(t, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := c.runtime.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := must.Get(c.chartContainer(t, name))(t)
+		r := must.Get(c.runtime.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true}))(t)
 		var info struct{ PID int }
 		if err := json.Unmarshal([]byte(r.Info["info"]), &info); err != nil || info.PID == 0 {
 			t.Fatalf("%v: %s", err, r.Info["info"])
 		}
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", info.PID))
-		if err != nil {
-			t.Fatal(err)
-		}
+		status := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", info.PID)))(t)
 		for _, line := range []string{ // proc_pid_status(5); 2 is SECCOMP_MODE_FILTER
 			"Uid:\t0\t0\t0\t0", "CapInh:\t0000000000000000", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000",
 			"CapBnd:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2",
@@ -262,9 +251,7 @@ func (c *cluster) testAgentOutage(t *testing.T) {
 			t.Errorf("%s sees (-want +got):\n%s", pod, diff)
 		}
 		c.checkLookups(t, pod)
-		if err := errors.Join(c.api.Etcd.Start(), c.api.API.Start(), c.api.Ready(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(c.api.Etcd.Start(), c.api.API.Start(), c.api.Ready(t.Context())))
 		c.awaitView(t, pod, autopathText)
 		c.checkLookups(t, pod)
 	})
@@ -273,13 +260,8 @@ func (c *cluster) testAgentOutage(t *testing.T) {
 // endAgent ends the agent's container, and returns when the kubelet has started another.
 func (c *cluster) endAgent(t *testing.T) {
 	t.Helper()
-	id, err := c.chartContainer(t, "agent")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.runtime.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: id}); err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(c.chartContainer(t, "agent"))(t)
+	must.Get(c.runtime.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: id}))(t)
 	await(t, "another container of the agent", func() error {
 		_, err := c.chartContainer(t, "agent")
 		return err
@@ -298,9 +280,7 @@ func (c *cluster) testRefresh(t *testing.T) {
 	replaceHost := func(text string) {
 		t.Helper()
 		writeFile(t, resolvConf+".new", text)
-		if err := os.Rename(resolvConf+".new", resolvConf); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Rename(resolvConf+".new", resolvConf))
 	}
 	changed := strings.NewReplacer("corp.example node.example", "lab.example", "timeout:3 attempts:2", "attempts:3")
 	c.during(t, func() {

@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -86,9 +87,7 @@ func (c *cluster) testOutage(t *testing.T) {
 			c.checkLookups(t, name)
 		}
 		c.testStaticPod(t)
-		if err := errors.Join(c.api.Etcd.Start(), c.api.API.Start(), c.api.Ready(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(c.api.Etcd.Start(), c.api.API.Start(), c.api.Ready(t.Context())))
 	})
 	c.create(t, newPod("afterwards", corev1.PodSpec{}))
 	c.checkLookups(t, "afterwards")
@@ -97,13 +96,8 @@ func (c *cluster) testOutage(t *testing.T) {
 // endContainer ends a container of a pod, and returns when another has started.
 func (c *cluster) endContainer(t *testing.T, pod string) {
 	t.Helper()
-	id, err := c.containerID(t, pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.runtime.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: id}); err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(c.containerID(t, pod))(t)
+	must.Get(c.runtime.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: id}))(t)
 	c.awaitOther(t, pod, id)
 }
 
@@ -122,10 +116,7 @@ func (c *cluster) awaitOther(t *testing.T, pod, id string) {
 // endSandbox ends the sandbox of a pod, and returns when its containers run in another.
 func (c *cluster) endSandbox(t *testing.T, pod string) {
 	t.Helper()
-	id, err := c.containerID(t, pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(c.containerID(t, pod))(t)
 	list, err := c.runtime.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
 		LabelSelector: map[string]string{"io.kubernetes.pod.namespace": namespace, "io.kubernetes.pod.name": pod},
 		State:         &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}, // one that has ended may remain
@@ -133,9 +124,7 @@ func (c *cluster) endSandbox(t *testing.T, pod string) {
 	if err != nil || len(list.Items) != 1 {
 		t.Fatalf("%d sandboxes of %s, %v", len(list.GetItems()), pod, err)
 	}
-	if _, err := c.runtime.StopPodSandbox(t.Context(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: list.Items[0].Id}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.runtime.StopPodSandbox(t.Context(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: list.Items[0].Id}))(t)
 	c.awaitOther(t, pod, id)
 }
 
@@ -155,9 +144,7 @@ func (c *cluster) testStaticPod(t *testing.T) {
 	pod.Annotations = map[string]string{"dnsconfigurer.dev/policy": "ClusterFirstWithAutopath"}
 	writeFile(t, filepath.Join(manifests, "static.yaml"), string(encode(t, pod)))
 	for _, server := range servers {
-		if err := server.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, server.Start())
 	}
 	name := "static-" + nodeName
 	await(t, "the static pod", func() error { _, err := c.containerID(t, name); return err })

@@ -19,6 +19,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -106,9 +107,7 @@ func (c *cluster) newProcess(program string, args ...string) *process.Process {
 func start(t *testing.T, processes ...*process.Process) {
 	t.Helper()
 	for _, p := range processes {
-		if err := p.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.Start())
 		logFailure(t, p)
 	}
 }
@@ -125,10 +124,7 @@ func logFailure(t *testing.T, p *process.Process) {
 func (c *cluster) startContainerd(t *testing.T) {
 	t.Helper()
 	c.containerd = c.newProcess("containerd", "--config=/etc/containerd/config.toml")
-	program, err := exec.LookPath(c.containerd.Program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(exec.LookPath(c.containerd.Program))(t)
 	c.containerd.Program = program
 	start(t, c.containerd)
 	for _, archive := range []string{c.Images, c.Release} {
@@ -147,9 +143,7 @@ func (c *cluster) startContainerd(t *testing.T) {
 func (c *cluster) startControlPlane(t *testing.T) {
 	t.Helper()
 	users := filepath.Join(c.Dir, "tokens.csv")
-	if err := os.WriteFile(users, []byte(tokens), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(users, []byte(tokens), 0o600))
 	c.api = apiserver.Start(t, "--bind-address=::", "--advertise-address="+nodeIP, "--token-auth-file="+users,
 		"--kubelet-preferred-address-types=InternalIP")
 	c.kubectl = c.api.Kubectl(t)
@@ -157,10 +151,7 @@ func (c *cluster) startControlPlane(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin, err := c.api.Kubeconfig(net.JoinHostPort(nodeIP, port), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := must.Get(c.api.Kubeconfig(net.JoinHostPort(nodeIP, port), ""))(t)
 	writeFile(t, adminIdentity, admin)
 	writeFile(t, nodeIdentity, strings.Replace(admin, "token: admin", "token: node", 1))
 	start(t,
@@ -173,17 +164,13 @@ func (c *cluster) startControlPlane(t *testing.T) {
 
 func writeFile(t *testing.T, path, text string) {
 	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)))
 }
 
 func (c *cluster) writeNodeFiles(t *testing.T) {
 	t.Helper()
 	cgroup := "/" + filepath.Base(c.Dir)
-	if err := errors.Join(nodetools.MakeCgroup(cgroup), os.MkdirAll(manifests, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(nodetools.MakeCgroup(cgroup), os.MkdirAll(manifests, 0o755)))
 	for path, text := range nodeFiles {
 		writeFile(t, path, strings.ReplaceAll(text, "CGROUP", cgroup))
 	}
@@ -201,11 +188,7 @@ func (c *cluster) writeNodeFiles(t *testing.T) {
 // deployed returns a file of deploy/systemd.
 func deployed(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("../../deploy/systemd", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return string(must.Get(os.ReadFile(filepath.Join("../../deploy/systemd", name)))(t))
 }
 
 // setting returns the value of a setting in a unit.
@@ -224,9 +207,7 @@ func setting(t *testing.T, unit, name string) string {
 func (c *cluster) newShim(t *testing.T) *process.Process {
 	t.Helper()
 	for _, dir := range []string{"/run/dnsconfigurer", "/var/lib/dnsconfigurer"} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(dir, 0o700))
 	}
 	p := c.newProcess(c.Dnsconfigurer, strings.Fields(setting(t, "dnsconfigurer-shim.service", "ExecStart"))[1:]...)
 	p.LogFile = "/var/log/shim.log"
@@ -255,9 +236,7 @@ func (c *cluster) serveOutside(t *testing.T) {
 	address := net.JoinHostPort(outside, "53")
 	udp, err1 := net.ListenPacket("udp", address)
 	tcp, err2 := net.Listen("tcp", address)
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err1, err2))
 	server := dnstest.Serve(udp, tcp, dnstest.Reply(dnstest.Records(t, outsideRecords)))
 	t.Cleanup(func() {
 		if err := server.Close(); err != nil {

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // doctor runs the command, as one does on a node, and returns its result.
@@ -63,16 +64,11 @@ func (c *cluster) testDoctor(t *testing.T) {
 	})
 	c.remove(t, "edited")
 
-	config, err := os.ReadFile(kubeletConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(os.ReadFile(kubeletConfig))(t)
 	restart := func(text string) {
 		t.Helper()
 		writeFile(t, kubeletConfig, text)
-		if err := errors.Join(c.kubelet.Stop(), c.kubelet.Start()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(c.kubelet.Stop(), c.kubelet.Start()))
 	}
 	restart(strings.Replace(string(config), "clusterDNS: ["+dnsIP+"]", "clusterDNS: [10.96.0.99]", 1))
 	c.awaitDoctor(t, "a kubelet with another server", kubelets, func(r v1alpha1.DoctorResult) error {
@@ -86,17 +82,11 @@ func (c *cluster) testDoctor(t *testing.T) {
 // configuration that kubeadm keeps for kubelets, which doctor reads with them.
 func (c *cluster) viewer(t *testing.T) string {
 	t.Helper()
-	example, err := os.ReadFile("../../examples/ci/doctor.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	example := must.Get(os.ReadFile("../../examples/ci/doctor.yaml"))(t)
 	role, _, _ := strings.Cut(string(example), "\n---\n")
 	c.apply(t, role)
 	c.applyFile(t, "viewer.yaml")
-	text, err := c.api.Kubeconfig(c.api.Address(), "viewer")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(c.api.Kubeconfig(c.api.Address(), "viewer"))(t)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	writeFile(t, path, text)
 	return path

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -64,18 +65,13 @@ const currentChart = "../../deploy/chart"
 func previousChart(t *testing.T, dir string) string {
 	t.Helper()
 	previous := filepath.Join(dir, "previous-chart")
-	if err := os.CopyFS(previous, os.DirFS(currentChart)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.CopyFS(previous, os.DirFS(currentChart)))
 	for file, edit := range map[string][2]string{
 		"Chart.yaml":  {"version: 0.1.0", "version: 0.0.9"},
 		"values.yaml": {"  replicas: 2\n  # Fields of the DNSConfiguration", "  replicas: 3\n  # Fields of the DNSConfiguration"},
 	} {
 		path := filepath.Join(previous, file)
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(path))(t)
 		edited := strings.Replace(string(text), edit[0], edit[1], 1)
 		if edited == string(text) {
 			t.Fatalf("%s has no %q", path, edit[0])

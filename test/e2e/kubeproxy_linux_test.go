@@ -22,6 +22,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -68,9 +69,7 @@ func testKubeProxy(t *testing.T, mode string) {
 		signal syscall.Signal
 		reach  string
 	}{{syscall.SIGSTOP, "cluster DNS"}, {syscall.SIGCONT, "node cache"}, {syscall.SIGKILL, "cluster DNS"}} {
-		if err := syscall.Kill(cache.PID(), step.signal); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, syscall.Kill(cache.PID(), step.signal))
 		n.expect(step.reach)
 	}
 	cache.Kill()
@@ -99,9 +98,7 @@ func (n *proxiedNode) serveClusterDNS(pod *netns.Pod) {
 		udp, err1 = net.ListenPacket("udp", pod.Addr+":53")
 		tcp, err2 = net.Listen("tcp", pod.Addr+":53")
 	})
-	if err := errors.Join(err1, err2); err != nil {
-		n.Fatal(err)
-	}
+	must.Succeed(n, errors.Join(err1, err2))
 	server := dnstest.Serve(udp, tcp, dnstest.Reply(func(query *dns.Msg) *dns.Msg {
 		reply := new(dns.Msg).SetReply(query)
 		if query.Question[0].Qtype != dns.TypeSOA {
@@ -138,10 +135,7 @@ func (n *proxiedNode) startProxy(mode string) {
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: n.client.Node}}}})
 	n.api.Apply(&networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"},
 		Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/12"}}})
-	url, err := n.api.Start()
-	if err != nil {
-		n.Fatal(err)
-	}
+	url := must.Get(n.api.Start())(n)
 	n.Cleanup(n.api.Stop)
 	kubeconfig, config := filepath.Join(n.dir, "kubeconfig"), filepath.Join(n.dir, "proxy.yaml")
 	writeFile(n.T, kubeconfig, kubeapi.Kubeconfig(url))
@@ -161,9 +155,7 @@ func (n *proxiedNode) startNodeCache() *process.Process {
 
 func (n *proxiedNode) start(program string, args ...string) *process.Process {
 	p := &process.Process{Program: program, Args: args, LogFile: filepath.Join(n.dir, filepath.Base(program)+".log")}
-	if err := p.Start(); err != nil {
-		n.Fatal(err)
-	}
+	must.Succeed(n, p.Start())
 	n.Cleanup(p.Kill)
 	logFailure(n.T, p)
 	return p

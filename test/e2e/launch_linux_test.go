@@ -23,6 +23,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -48,9 +49,7 @@ const variable = "DNSCONFIGURER_TEST_E2E"
 func TestE2E(t *testing.T) {
 	if text := os.Getenv(variable); text != "" {
 		var p programs
-		if err := json.Unmarshal([]byte(text), &p); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(text), &p))
 		testCluster(t, p)
 		return
 	}

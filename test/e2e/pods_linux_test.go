@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
 
@@ -45,11 +46,7 @@ func newPod(name string, spec corev1.PodSpec) *corev1.Pod {
 
 func encode(t *testing.T, object any) []byte {
 	t.Helper()
-	text, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return must.Get(json.Marshal(object))(t)
 }
 
 // create creates pods through the API and returns when they are ready.
@@ -140,11 +137,7 @@ func (c *cluster) tryExec(t *testing.T, pod string, command ...string) (string, 
 // exec is tryExec for a command that succeeds.
 func (c *cluster) exec(t *testing.T, pod string, command ...string) string {
 	t.Helper()
-	out, err := c.tryExec(t, pod, command...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return must.Get(c.tryExec(t, pod, command...))(t)
 }
 
 // lookUp looks up names in a pod with a C library. The results, by name, are the sorted addresses of

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 	"github.com/dnsconfigurer/dnsconfigurer/test/pages"
 )
@@ -21,10 +22,7 @@ import (
 // quickStart returns the commands of docs/quick-start.md, by the titles of its sections.
 func quickStart(t *testing.T) map[string]string {
 	t.Helper()
-	blocks, err := pages.Read("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	blocks := must.Get(pages.Read("../.."))(t)
 	commands := map[string]string{}
 	for _, b := range blocks {
 		if b.Note == "run by test/e2e" {
@@ -41,18 +39,14 @@ func (c *cluster) testQuickStart(t *testing.T) {
 		"--set", "dns.service.create=true,image.tag="+c.imageTag(t))
 	dir := t.TempDir()
 	release := filepath.Join(dir, "bin/release")
-	if err := os.MkdirAll(release, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.MkdirAll(release, 0o755))
 	c.helm(t, "", "package", "../../deploy/chart", "--app-version", c.imageTag(t), "--destination", release)
 	programs := filepath.Join(dir, "bin")
-	if err := errors.Join(
+	must.Succeed(t, errors.Join(
 		os.Symlink(c.Dnsconfigurer, filepath.Join(programs, "dnsconfigurer")),
 		os.Symlink(c.Helm, filepath.Join(programs, "helm")),
 		os.Symlink(c.kubectl.Program(), filepath.Join(programs, "kubectl")),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	// kube-proxy may not have set up a Service yet, and a busy machine may take minutes for a pod.
 	const untilServed = "until busybox nslookup kubernetes.default.svc.cluster.local $DNS; do sleep 0.2; done\n"
 	here := strings.NewReplacer(" -it ", " -i --pod-running-timeout "+patience.String()+" ",

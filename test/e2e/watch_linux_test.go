@@ -13,6 +13,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // watchers are pods that look up names all the time, and write the results to their logs.
@@ -55,10 +57,7 @@ func readWatched(t *testing.T) map[string]watched {
 			t.Fatalf("%s has the logs %q, %v", name, paths, err)
 		}
 		for _, path := range paths {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(path))(t)
 			var w watched
 			for line := range strings.Lines(string(text)) {
 				w.lines++

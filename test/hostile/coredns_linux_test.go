@@ -17,6 +17,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -30,10 +31,7 @@ func startCoreDNS(t *testing.T, program, upstream string) *server {
 		api.Apply(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("web-%d", i)},
 			Spec: corev1.ServiceSpec{ClusterIP: ip, ClusterIPs: []string{ip}, Ports: []corev1.ServicePort{{Name: "http", Port: 80}}}})
 	}
-	url, err := api.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	url := must.Get(api.Start())(t)
 	t.Cleanup(api.Stop)
 	corefile := apiserver.Corefile(t, "cmd/kubeadm/app/phases/addons/dns/manifests.go")
 	return startCorefile(t, program, "CoreDNS", corefile, func(host, port string, other []string) []string {
@@ -77,9 +75,7 @@ func startCorefile(t *testing.T, program, name, corefile string, replacements fu
 	}
 	file := filepath.Join(t.TempDir(), "Corefile")
 	text := strings.NewReplacer(replacements(host, port, addrs[1:])...).Replace(corefile)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	s := &server{name: name, addr: netip.MustParseAddrPort(addrs[0]), http: addrs[1]}
 	s.Program, s.Args = program, []string{"-conf", file}
 	page := "/health"

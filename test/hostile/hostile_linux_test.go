@@ -17,6 +17,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -65,11 +66,7 @@ func warm(t *testing.T, s *server) {
 // run sends a load to a server.
 func run(t *testing.T, l load, target *server, duration time.Duration, pace float64) *result {
 	t.Helper()
-	r, err := l.run(target.addr, duration, pace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(l.run(target.addr, duration, pace))(t)
 }
 
 // Limits of calibrate.
@@ -220,10 +217,7 @@ func (r *table) String() string {
 
 // TestAttacks_Documented: each attack is in the table of test/hostile/results.md.
 func TestAttacks_Documented(t *testing.T) {
-	page, err := os.ReadFile("results.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("results.md"))(t)
 	for _, a := range slices.Concat(floods, tcpAttacks) {
 		for _, server := range []string{"cluster DNS", "node cache"} {
 			if row := fmt.Sprintf("| %s | %s | %s |", a.name, server, a.rate); !strings.Contains(string(page), row) {

@@ -18,6 +18,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // The client of a load, and another client with otherRate new names a second.
@@ -262,10 +263,7 @@ func tolerance(r *result) float64 {
 
 // TestLoads_Documented: each load is in the table of results.md.
 func TestLoads_Documented(t *testing.T) {
-	page, err := os.ReadFile("results.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("results.md"))(t)
 	for _, l := range legitimates {
 		if !strings.Contains(string(page), "\n| "+l.name+" |") {
 			t.Errorf("results.md has no row %q", l.name)

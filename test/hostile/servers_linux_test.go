@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -54,10 +55,8 @@ func startServers(t *testing.T, upstream string, search []string, fields string)
 	dir := t.TempDir()
 	resolvConf, cacheFile := filepath.Join(dir, "resolv.conf"), filepath.Join(dir, "nodecache.yaml")
 	host := "nameserver 192.0.2.1\nsearch " + strings.Join(search, " ") + "\n"
-	if err := errors.Join(os.WriteFile(resolvConf, []byte(host), 0o600),
-		os.WriteFile(cacheFile, []byte(configHead+"NodeCacheConfiguration\nresolvConf: "+resolvConf+"\n"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.WriteFile(resolvConf, []byte(host), 0o600),
+		os.WriteFile(cacheFile, []byte(configHead+"NodeCacheConfiguration\nresolvConf: "+resolvConf+"\n"), 0o600)))
 	program := process.Build(t)
 	cluster = startClusterDNS(t, program, upstream, clusterGoMemory, "hostSuffixes: ["+strings.Join(search, ", ")+"]\n"+fields)
 	node = startServer(t, program, "node cache", nodeMemory, nodeGoMemory,
@@ -70,10 +69,8 @@ func startClusterDNS(t *testing.T, program, upstream, goLimit, fields string) *s
 	t.Helper()
 	dir := t.TempDir()
 	manifests, config := filepath.Join(dir, "manifests"), filepath.Join(dir, "dns.yaml")
-	if err := errors.Join(os.Mkdir(manifests, 0o700), os.WriteFile(filepath.Join(manifests, "cluster.yaml"), objects(), 0o600),
-		os.WriteFile(config, []byte(configHead+"DNSConfiguration\n"+fields), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.Mkdir(manifests, 0o700), os.WriteFile(filepath.Join(manifests, "cluster.yaml"), objects(), 0o600),
+		os.WriteFile(config, []byte(configHead+"DNSConfiguration\n"+fields), 0o600)))
 	return startServer(t, program, "cluster DNS", clusterMemory, goLimit,
 		"dns", "--config", config, "--manifests", manifests, "--upstream", upstream)
 }
@@ -94,9 +91,7 @@ func startServer(t *testing.T, program, name string, limit int, goLimit string, 
 func (s *server) start(t *testing.T, path, want string) {
 	t.Helper()
 	s.LogFile = filepath.Join(t.TempDir(), "log")
-	if err := s.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Start())
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil || strings.Contains(s.Log(), "panic") {
 			t.Errorf("%s ended: %v\n%s", s.name, err, s.Log())
@@ -146,10 +141,7 @@ func (s *server) resetPeak(t *testing.T) {
 // peak returns the peak of the resident memory, in MiB.
 func (s *server) peak(t *testing.T) int {
 	t.Helper()
-	kib, err := s.Memory("VmHWM")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kib := must.Get(s.Memory("VmHWM"))(t)
 	return kib / 1024
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -179,9 +180,7 @@ func (s *server) checkSoak(t *testing.T, ceiling int) {
 	t.Helper()
 	peak, err1 := s.Memory("VmHWM")
 	files, err2 := s.Memory("RssFile")
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err1, err2))
 	t.Logf("the resident memory was %d MiB", (peak-files)/1024)
 	if most := (peak - files) / 1024; most >= ceiling {
 		t.Errorf("the resident memory was %d MiB, want less than %d", most, ceiling)
@@ -227,9 +226,7 @@ func TestRandomPackets(t *testing.T) {
 	}
 	defer flood.Close()
 	for n := range *packets {
-		if _, err := flood.Write(randomPacket(random)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(flood.Write(randomPacket(random)))(t)
 		if n%64 == 63 {
 			s.mustAnswer(t, "udp")
 		}

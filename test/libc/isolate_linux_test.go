@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // hostname is the hostname in the namespaces, with a domain: glibc searches it when the
@@ -29,9 +31,7 @@ func isolate(t *testing.T) string {
 	}
 	etc := t.TempDir()
 	runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
-	if err := enter(etc); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, enter(etc))
 	return filepath.Join(etc, "resolv.conf")
 }
 

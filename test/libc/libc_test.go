@@ -23,6 +23,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // answer is a configuration as a C library has read it, in the terms of its struct.
@@ -269,9 +270,7 @@ func build(t *testing.T, compiler, source string, flags ...string) string {
 
 func write(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(text), 0o644))
 }
 
 // run runs a program without the variables that glibc reads, with a time limit.

@@ -12,6 +12,7 @@ import (
 
 	sim "github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // release is a library that the tests run, by its name and version.
@@ -58,10 +59,7 @@ func glibc241Flags(t *testing.T) []string {
 func muslSpecs(t *testing.T, dir string) string {
 	t.Helper()
 	path := glob(t, dir, "usr/lib/*-linux-musl*/musl-gcc.specs")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(t)
 	specs := filepath.Join(t.TempDir(), "specs")
 	write(t, specs, strings.NewReplacer("/usr/lib/", dir+"/usr/lib/", "/usr/include/", dir+"/usr/include/").Replace(string(text)))
 	return specs

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // lookupsOfProcess is the number of lookups of a process, ten in a second: more than it needs.
@@ -29,9 +30,7 @@ func TestRefresh(t *testing.T) {
 			defer s.close()
 			s.begin(world{manners: []manner{both}})
 			process := exec.Command(program, append([]string{"each", "100"}, slices.Repeat([]string{"web."}, lookupsOfProcess)...)...)
-			if err := process.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, process.Start())
 			defer func() {
 				_ = process.Process.Kill()
 				_ = process.Wait()
@@ -49,22 +48,12 @@ func TestRefresh(t *testing.T) {
 func rewrite(t *testing.T, path, text string) {
 	t.Helper()
 	sandbox := filepath.Dir(path)
-	f, err := podfile.Open([]string{filepath.Dir(sandbox)}, filepath.Base(sandbox), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(podfile.Open([]string{filepath.Dir(sandbox)}, filepath.Base(sandbox), path))(t)
 	defer f.Close()
-	old, err := f.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Replace(old, text, old); err != nil {
-		t.Fatal(err)
-	}
+	old := must.Get(f.Read())(t)
+	must.Succeed(t, f.Replace(old, text, old))
 	time.Sleep(5 * time.Millisecond) // as the agent: see podfile.File.Touch
-	if err := f.Touch(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.Touch())
 }
 
 // await returns when a server has received a query.

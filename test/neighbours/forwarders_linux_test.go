@@ -17,6 +17,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
@@ -150,9 +151,7 @@ endpoints:
 
 func write(t *testing.T, dir, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 }
 
 // start runs a command of sh until the test ends, and logs what it has printed if the test fails.
@@ -160,9 +159,7 @@ func start(t *testing.T, command, dir string) {
 	t.Helper()
 	log := filepath.Join(dir, "log") // a pipe would stay open in processes that the command starts
 	cmd := exec.Command("sh", "-c", "exec >$0/log 2>&1; "+command, dir)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // fails if it has ended
 		_ = cmd.Wait()         // killed

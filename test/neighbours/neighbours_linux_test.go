@@ -22,6 +22,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
 )
 
@@ -139,9 +140,7 @@ func TestReaders(t *testing.T) {
 		serveHTTP(t, addressOf(set))
 	}
 	nsswitch := filepath.Join(t.TempDir(), "nsswitch.conf")
-	if err := os.WriteFile(nsswitch, []byte("hosts: dns\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(nsswitch, []byte("hosts: dns\n"), 0o644))
 	for _, r := range readers {
 		query := name
 		if r.whole {
@@ -186,16 +185,9 @@ func writeFiles(t *testing.T, family string, servers int) []file {
 	dir := filepath.Join(t.TempDir(), "sandbox")
 	path := filepath.Join(dir, "resolv.conf")
 	original := config(0, cluster, ndots)
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(original), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	f, err := podfile.Open([]string{filepath.Dir(dir)}, filepath.Base(dir), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(dir, 0o755))
+	must.Succeed(t, os.WriteFile(path, []byte(original), 0o644))
+	f := must.Get(podfile.Open([]string{filepath.Dir(dir)}, filepath.Base(dir), path))(t)
 	defer f.Close()
 	var files []file
 	for _, step := range []struct {
@@ -221,14 +213,9 @@ func writeFiles(t *testing.T, family string, servers int) []file {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := f.Read()
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(f.Read())(t)
 		snapshot := fmt.Sprint(path, len(files))
-		if err := os.WriteFile(snapshot, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(snapshot, text, 0o644))
 		title := fmt.Sprintf("%s, %d servers such as %s", step.title, servers, fmt.Sprintf(family, step.set+1, 1))
 		files = append(files, file{title, snapshot, addressOf(step.set)})
 	}
@@ -239,14 +226,8 @@ func writeFiles(t *testing.T, family string, servers int) []file {
 func serve(t *testing.T, server, address string) {
 	t.Helper()
 	at := net.JoinHostPort(server, "53")
-	udp, err := net.ListenPacket("udp", at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tcp, err := net.Listen("tcp", at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	udp := must.Get(net.ListenPacket("udp", at))(t)
+	tcp := must.Get(net.Listen("tcp", at))(t)
 	s := dnstest.Serve(udp, tcp, dnstest.Reply(func(query *dns.Msg) *dns.Msg {
 		r := new(dns.Msg).SetReply(query)
 		r.RecursionAvailable = true
@@ -270,10 +251,7 @@ func serve(t *testing.T, server, address string) {
 // serveHTTP runs an HTTP server that answers with its address.
 func serveHTTP(t *testing.T, address string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", net.JoinHostPort(address, "80"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", net.JoinHostPort(address, "80")))(t)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, address) })}
 	go server.Serve(listener) // it returns ErrServerClosed
 	t.Cleanup(func() { server.Close() })

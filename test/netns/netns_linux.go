@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
@@ -97,13 +98,10 @@ type Pod struct {
 func NewPod(t testing.TB, n int) *Pod {
 	t.Helper()
 	p := &Pod{Node: fmt.Sprintf("10.244.%d.1", n), Addr: fmt.Sprintf("10.244.%d.2", n)}
-	err := inNamespace(func() error { return unix.Unshare(unix.CLONE_NEWNET) }, func() (err error) {
+	must.Succeed(t, inNamespace(func() error { return unix.Unshare(unix.CLONE_NEWNET) }, func() (err error) {
 		p.namespace, err = os.Open(threadNamespace)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(func() { p.namespace.Close() })
 	link := fmt.Sprintf("veth%d", n)
 	Run(t, "ip link add "+link+" type veth peer name eth0",

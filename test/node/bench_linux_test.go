@@ -17,6 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // Sizes of the benchmarks.
@@ -47,10 +48,7 @@ func BenchmarkInstant(b *testing.B) {
 // many restarts of every pod, after large replies, and when idle.
 func BenchmarkMemory(b *testing.B) {
 	pods := typicalPods(b, maxPods)
-	text, err := json.Marshal(pods)
-	if err != nil {
-		b.Fatal(err)
-	}
+	text := must.Get(json.Marshal(pods))(b)
 	if each := len(text) / len(pods); each < 6000 || each > 10000 {
 		b.Fatalf("a pod has %d bytes in JSON, those of clusters have 6000 to 10000", each)
 	}
@@ -65,9 +63,7 @@ func BenchmarkMemory(b *testing.B) {
 	} {
 		b.Run("after="+c.name, func(b *testing.B) {
 			for b.Loop() {
-				if err := c.do(b, shim.kubelet); err != nil {
-					b.Fatal(err)
-				}
+				must.Succeed(b, c.do(b, shim.kubelet))
 			}
 			m := shim.memory(b)
 			for unit, name := range map[string]string{"rss-MB": "VmRSS", "anon-MB": "RssAnon",
@@ -91,17 +87,13 @@ func compare(b *testing.B, direct kubelet, shim *shimProcess, calls []call) {
 	for _, c := range calls {
 		b.Run("call="+c.name+"/path=direct", func(b *testing.B) {
 			for b.Loop() {
-				if err := c.do(b, direct); err != nil {
-					b.Fatal(err)
-				}
+				must.Succeed(b, c.do(b, direct))
 			}
 		})
 		b.Run("call="+c.name+"/path=shim", func(b *testing.B) {
 			edited, used, started := shim.edited(b), shim.cpu(b), 0
 			for b.Loop() {
-				if err := c.do(b, shim.kubelet); err != nil {
-					b.Fatal(err)
-				}
+				must.Succeed(b, c.do(b, shim.kubelet))
 				started++
 			}
 			b.ReportMetric(float64((shim.cpu(b)-used).Nanoseconds())/1e3/float64(started), "shim-us/op")
@@ -176,10 +168,7 @@ func (*instant) ListContainers(context.Context, *runtimeapi.ListContainersReques
 func serve(b *testing.B, r runtimeapi.RuntimeServiceServer) string {
 	b.Helper()
 	path := filepath.Join(shortDir(b), "runtime.sock")
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	l := must.Get(net.Listen("unix", path))(b)
 	server := grpc.NewServer()
 	runtimeapi.RegisterRuntimeServiceServer(server, r)
 	go func() { _ = server.Serve(l) }()

@@ -18,6 +18,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
 
@@ -46,9 +47,7 @@ func (n *nri) runContainers(t *testing.T, pod *corev1.Pod) {
 	}
 	stop := func(container string) {
 		t.Helper()
-		if _, err := n.runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: container}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(n.runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: container}))(t)
 	}
 	first := run(nodetools.PauseImage, "init", 0, false)
 	n.awaitConfig(t, first, configOf(hostResolvConf))
@@ -74,10 +73,7 @@ func (n *nri) runContainers(t *testing.T, pod *corev1.Pod) {
 // checkLibrary compares how the C library in a container reads the file with want.
 func (n *nri) checkLibrary(ctx context.Context, t *testing.T, container string, want resolvconf.Resolver) {
 	t.Helper()
-	out, err := n.exec(ctx, container, "/bin/tell")
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(n.exec(ctx, container, "/bin/tell"))(t)
 	if diff := cmp.Diff(parsed{fmt.Sprint(want.Nameservers), want.Search, fmt.Sprint(want.Ndots)}, parseOutput(t, out)); diff != "" {
 		t.Errorf("the C library (-want +got):\n%s", diff)
 	}
@@ -107,9 +103,7 @@ func (n *nri) testUserNamespace(t *testing.T) {
 	n.changeHost(t, secondHost, map[string]resolvconf.Config{first: configOf(secondHost)})
 	n.checkUsers(ctx, t, first)
 
-	if err := os.Remove(filepath.Join(fmt.Sprintf("/proc/%d/root", n.init.Process.Pid), path)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(filepath.Join(fmt.Sprintf("/proc/%d/root", n.init.Process.Pid), path)))
 	n.write(t, "etc/resolv.conf", thirdHost)
 	n.awaitPod(t, pod.Name, func(p v1alpha1.NodePod) bool {
 		return p.Drift == "" && configOf(p.Actual).Equal(configOf(thirdHost))

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -109,9 +110,7 @@ func (m *machine) runCritest(t *testing.T, program, socket, name string) map[str
 			Failure                 struct{ Message string }
 		}
 	}
-	if err := json.Unmarshal(text, &suites); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(text, &suites))
 	states, counts := map[string]string{}, map[string]int{}
 	for _, suite := range suites {
 		for _, r := range suite.SpecReports {

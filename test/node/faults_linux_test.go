@@ -16,6 +16,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -299,9 +300,7 @@ func hangReaders(t *testing.T, s *served) {
 
 // exhaustMemory makes the kernel kill the node cache at a memory limit.
 func exhaustMemory(t *testing.T, s *served) {
-	if err := nodetools.MakeCgroup(s.cgroup); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, nodetools.MakeCgroup(s.cgroup))
 	s.run(t, fmt.Sprintf("{ cd /sys/fs/cgroup%s 2>/dev/null && limit=memory.max || "+
 		"{ cd /sys/fs/cgroup/memory%[1]s && limit=memory.limit_in_bytes; }; } && "+
 		"echo %s >cgroup.procs && echo 1M >$limit; wait %[2]s; [ $? = 137 ] && cd / && echo killed", s.cgroup, s.cache))

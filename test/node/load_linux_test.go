@@ -20,6 +20,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // A load is lookups of pods, each with programs that look up one name at a time, again and again.
@@ -144,9 +145,7 @@ func (m *machine) startLoad(t *testing.T, ask map[string]string, pods []loadPod,
 		script += l.inside(p, ".sh") + " &\n"
 	}
 	m.write(t, "load.sh", script+"wait\n")
-	if err := unix.Mkfifo(input, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unix.Mkfifo(input, 0o600))
 	l.pid = m.spawn(t, `sh "$DIR/load.sh"`, "load.log")
 	var err error
 	if l.running, err = os.OpenFile(input, os.O_WRONLY, 0); err != nil { // when the first program opens it
@@ -207,9 +206,7 @@ func (l *runningLoad) reach(t *testing.T, n int) {
 // end ends the programs after their current lookups, and returns how long they ran.
 func (l *runningLoad) end(t *testing.T) time.Duration {
 	t.Helper()
-	if err := l.running.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, l.running.Close())
 	took := time.Since(l.began)
 	l.run(t, "wait "+l.pid+"; echo ended")
 	return took

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
@@ -81,10 +82,7 @@ func newBareMachine(t testing.TB, programs string) *machine {
 	t.Helper()
 	nodetools.Install(t)
 	// Paths of sockets are limited to 107 bytes, which t.TempDir exceeds (unix(7)).
-	dir, err := os.MkdirTemp("", "dnsconfigurer-node")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "dnsconfigurer-node"))(t)
 	m := &machine{dir: dir, cgroup: "/" + filepath.Base(dir), programs: programs}
 	t.Cleanup(func() { m.close(t) })
 	for name, text := range map[string]string{
@@ -103,17 +101,12 @@ func newBareMachine(t testing.TB, programs string) *machine {
 func (m *machine) write(t testing.TB, name, text string) {
 	t.Helper()
 	path := filepath.Join(m.dir, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)))
 }
 
 func (m *machine) boot(t testing.TB) {
 	t.Helper()
-	log, err := os.Create(m.log())
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(os.Create(m.log()))(t)
 	defer log.Close()
 	m.init = exec.Command("sh")
 	m.init.Env = append(os.Environ(), "DIR="+m.dir)
@@ -126,9 +119,7 @@ func (m *machine) boot(t testing.TB) {
 	}
 	stdin, err1 := m.init.StdinPipe()
 	stdout, err2 := m.init.StdoutPipe()
-	if err := errors.Join(err1, err2, m.init.Start()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err1, err2, m.init.Start()))
 	m.shell, m.answers = stdin, bufio.NewScanner(stdout)
 	m.run(t, setup)
 }
@@ -136,9 +127,7 @@ func (m *machine) boot(t testing.TB) {
 // run runs a command inside that writes one line, and returns the line.
 func (m *machine) run(t testing.TB, command string) string {
 	t.Helper()
-	if _, err := fmt.Fprintf(m.shell, "%s || exit 1\n", command); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Fprintf(m.shell, "%s || exit 1\n", command))(t)
 	if !m.answers.Scan() {
 		t.Fatalf("the command failed on the machine: %s", command) // close prints the log
 	}

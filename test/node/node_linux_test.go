@@ -20,6 +20,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestNode boots one machine and runs every pod of the package on it.
@@ -44,11 +45,7 @@ func facts() policy.Node {
 
 func engine(t testing.TB, n policy.Node) *policy.Engine {
 	t.Helper()
-	e, err := policy.New(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
+	return must.Get(policy.New(n))(t)
 }
 
 // host reads the machine's resolv.conf.
@@ -94,15 +91,9 @@ func (m *machine) hook(t *testing.T, pods ...*corev1.Pod) *cri.Hook {
 // startShim runs a shim until t ends. The shim's channel receives the reports of hook.
 func (m *machine) startShim(t *testing.T, hook *cri.Hook) shim {
 	t.Helper()
-	dir, err := os.MkdirTemp(m.dir, "shim")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp(m.dir, "shim"))(t)
 	path := filepath.Join(dir, "shim.sock")
-	l, err := cri.Listen(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(cri.Listen(path))(t)
 	reports := make(chan cri.Report, 100) // more than any test causes before it reads them
 	hook.Report = func(r cri.Report) { reports <- r }
 	s := &cri.Shim{Listener: l, Runtime: "unix://" + m.endpoint()}
@@ -187,10 +178,7 @@ func (m *machine) runEdited(t *testing.T, pod *corev1.Pod, request ...func(*runt
 	for _, change := range request {
 		change(config)
 	}
-	v, err := s.runPod(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(s.runPod(t.Context(), config))(t)
 	if r := s.nextReport(t, pod); r.Outcome != cri.Edited {
 		t.Errorf("the shim reports %s (%s), want %s", r.Outcome, r.Detail, cri.Edited)
 	}

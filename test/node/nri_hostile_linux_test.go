@@ -16,6 +16,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	agent "github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // forged is what a pod writes into its file.
@@ -82,18 +83,12 @@ func (n *nri) neighbors(t *testing.T, pod string) map[string]string {
 	t.Helper()
 	path := n.awaitPod(t, pod, func(p v1alpha1.NodePod) bool { return p.Path != "" }).Path
 	directory := filepath.Join(fmt.Sprintf("/proc/%d/root", n.init.Process.Pid), filepath.Dir(path))
-	entries, err := os.ReadDir(directory)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(directory))(t)
 	texts := map[string]string{}
 	for _, e := range entries {
 		text := e.Type().String()
 		if e.Type().IsRegular() && e.Name() != filepath.Base(path) {
-			content, err := os.ReadFile(filepath.Join(directory, e.Name()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			content := must.Get(os.ReadFile(filepath.Join(directory, e.Name())))(t)
 			text += string(content)
 		}
 		texts[e.Name()] = text
@@ -106,9 +101,7 @@ func (n *nri) sh(t *testing.T, container, script string) {
 	t.Helper()
 	ctx, cancel := within(t.Context())
 	defer cancel()
-	if _, err := n.exec(ctx, container, "/bin/busybox", "sh", "-c", script); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(n.exec(ctx, container, "/bin/busybox", "sh", "-c", script))(t)
 }
 
 // testHostile changes the host's file while containers attack theirs. Each attack has an effect on
@@ -175,9 +168,7 @@ func (n *nri) refreshOften(t *testing.T, h hostilePod) {
 		defer cancel()
 		for i := range times {
 			n.write(t, "etc/resolv.conf", []string{thirdHost, secondHost}[i%2])
-			if _, err := client.Refresh(ctx, "shop/"+h.name); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(client.Refresh(ctx, "shop/"+h.name))(t)
 		}
 		n.awaitConfig(t, h.container, configOf(secondHost))
 		return len(n.awaitPod(t, h.name, func(p v1alpha1.NodePod) bool { return p.Drift == "" }).Actual)

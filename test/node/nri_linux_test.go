@@ -22,6 +22,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -177,10 +178,7 @@ func (n *nri) writeManifest(t testing.TB, pod *corev1.Pod) {
 	p.Name, p.UID = strings.TrimSuffix(pod.Name, "-"+nodeName), ""
 	p.APIVersion, p.Kind = "v1", "Pod"
 	delete(p.Annotations, "kubernetes.io/config.source")
-	text, err := json.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(p))(t)
 	n.write(t, "manifests/"+p.Name+".yaml", string(text))
 }
 
@@ -254,10 +252,7 @@ func (n *nri) startPod(t testing.TB, pod *corev1.Pod) (container string) {
 func (n *nri) startIn(ctx context.Context, t testing.TB, sandbox string, config *runtimeapi.PodSandboxConfig,
 	image string, change ...func(*runtimeapi.ContainerConfig)) (container string) {
 	t.Helper()
-	container, err := n.startContainer(ctx, sandbox, config, image, change...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	container = must.Get(n.startContainer(ctx, sandbox, config, image, change...))(t)
 	return container
 }
 
@@ -273,10 +268,7 @@ func (n *nri) startSandbox(ctx context.Context, t testing.TB, pod *corev1.Pod) (
 	n.writeManifest(t, pod)
 	config = n.sandboxOf(engine(t, facts()), n.host(), pod)
 	config.Metadata.Attempt = n.attempt
-	sandbox, err := n.start(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sandbox = must.Get(n.start(ctx, config))(t)
 	t.Cleanup(func() {
 		ctx, cancel := within(context.Background()) // t.Context has ended
 		defer cancel()
@@ -312,10 +304,7 @@ func (n *nri) check(t *testing.T, name string, before, after func()) {
 	began := time.Now()
 	container := n.startPod(t, pod)
 	row := faultRow{fault: name, start: time.Since(began), first: "agent"}
-	v, err := n.view(t.Context(), container)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(n.view(t.Context(), container))(t)
 	if got := v.config(); !got.Equal(d.Config()) {
 		row.first = "kubelet"
 		if !got.Equal(k) {
@@ -371,10 +360,7 @@ func (n *nri) testFaults(t *testing.T) {
 // printCreate prints the time that the agent has added to the creation of a container, on average.
 func (n *nri) printCreate(t *testing.T) {
 	t.Helper()
-	body, err := get(&n.http, "http://"+agentAddress+"/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(get(&n.http, "http://"+agentAddress+"/metrics"))(t)
 	var sum, count float64
 	for line := range strings.Lines(string(body)) {
 		_, _ = fmt.Sscanf(line, "dnsconfigurer_agent_create_seconds_sum %g", &sum)
@@ -401,9 +387,7 @@ func (n *nri) testSuccessor(t *testing.T) {
 	first := n.awaitPod(t, pod.Name, decided).Sandbox
 	ctx, cancel := within(t.Context())
 	defer cancel()
-	if _, err := n.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: first}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(n.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: first}))(t)
 	n.attempt++
 	n.startPod(t, pod)
 	second := func(p v1alpha1.NodePod) bool { return p.Sandbox != first && decided(p) }

@@ -13,6 +13,8 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // otherPlugin is an NRI plugin that sets a variable of each container.
@@ -47,13 +49,8 @@ func (n *nri) testOtherPlugin(t *testing.T) {
 		t.Run(index, func(t *testing.T) {
 			p := &otherPlugin{synchronized: make(chan struct{})}
 			socket := fmt.Sprintf("/proc/%d/root/run/nri/nri.sock", n.init.Process.Pid)
-			s, err := stub.New(p, stub.WithSocketPath(socket), stub.WithPluginName("other"), stub.WithPluginIdx(index))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(stub.New(p, stub.WithSocketPath(socket), stub.WithPluginName("other"), stub.WithPluginIdx(index)))(t)
+			must.Succeed(t, s.Start(t.Context()))
 			defer s.Wait()
 			defer s.Stop()
 			<-p.synchronized

@@ -18,6 +18,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // longStop is a container that ignores SIGTERM. Without the wait of the relay a pod started after
@@ -80,12 +81,10 @@ func (n *nri) startAPI(t *testing.T) *kubeapi.Server {
 	t.Helper()
 	api := kubeapi.New()
 	var listener net.Listener
-	if err := n.inside(ownNetwork, func() (err error) {
+	must.Succeed(t, n.inside(ownNetwork, func() (err error) {
 		listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	server := &http.Server{Handler: api, ReadHeaderTimeout: patience}
 	ended := make(chan struct{})
 	go func() {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // internet is the DNS server of all names outside the cluster.
@@ -34,13 +35,10 @@ func (m *machine) startOutside(t *testing.T, text string) *internet {
 		err := raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20) })
 		return errors.Join(err, set)
 	}}
-	err := m.inside(ownNetwork, func() (err error) {
+	must.Succeed(t, m.inside(ownNetwork, func() (err error) {
 		conn, err = large.ListenPacket(t.Context(), "udp", netip.AddrPortFrom(outside, 53).String())
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	server := dnstest.Serve(conn, nil, dnstest.Reply(func(q *dns.Msg) *dns.Msg {
 		if domain := i.silent.Load(); domain != nil && dns.IsSubDomain(*domain, q.Question[0].Name) {
 			return nil

@@ -21,6 +21,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
 
@@ -77,10 +78,7 @@ func parseOutput(t *testing.T, out string) (r parsed) {
 			address, _, _ := strings.Cut(value, " ")
 			servers = append(servers, address)
 		case "search": // in hexadecimal
-			domain, err := hex.DecodeString(value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			domain := must.Get(hex.DecodeString(value))(t)
 			r.Search = append(r.Search, string(domain))
 		case "ndots":
 			r.Ndots = value
@@ -132,10 +130,7 @@ func (m *machine) testOutcomes(t *testing.T) {
 			if c.request != nil {
 				c.request(request)
 			}
-			v, err := s.runPod(t.Context(), request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := must.Get(s.runPod(t.Context(), request))(t)
 			r := s.nextReport(t, pod)
 			if r.Outcome != c.want {
 				t.Errorf("the shim reports %s (%s), want %s", r.Outcome, r.Detail, c.want)
@@ -172,10 +167,7 @@ func (m *machine) testInjection(t *testing.T) {
 	k := m.kubelet(t, m.endpoint())
 	request := k.sandboxOf(engine(t, facts()), m.host(), pod)
 	inject(request)
-	direct, err := k.runPod(t.Context(), request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	direct := must.Get(k.runPod(t.Context(), request))(t)
 	if !slices.Contains(direct.config().Nameservers, "203.0.113.66") {
 		t.Errorf("the runtime did not write the line:\n%s", direct.ResolvConf)
 	}
@@ -191,14 +183,8 @@ func (m *machine) testRestart(t *testing.T) {
 	ctx, cancel := within(t.Context())
 	defer cancel()
 	config := s.sandboxOf(hook.Engine, m.host(), before)
-	sandbox, err := s.start(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	container, err := s.startContainer(ctx, sandbox, config, nodetools.PauseImage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sandbox := must.Get(s.start(ctx, config))(t)
+	container := must.Get(s.startContainer(ctx, sandbox, config, nodetools.PauseImage))(t)
 
 	m.killContainerd(t)
 	if _, err := s.start(ctx, s.sandboxOf(hook.Engine, m.host(), after)); status.Code(err) != codes.Unavailable {
@@ -210,17 +196,11 @@ func (m *machine) testRestart(t *testing.T) {
 		return err
 	})
 
-	v, err := s.view(ctx, container)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(s.view(ctx, container))(t)
 	check(t, v, before, m.decide(hook, before))
 	if err := s.remove(ctx, sandbox); err != nil {
 		t.Error(err)
 	}
-	v, err = s.runPod(ctx, s.sandboxOf(hook.Engine, m.host(), after))
-	if err != nil {
-		t.Fatal(err)
-	}
+	v = must.Get(s.runPod(ctx, s.sandboxOf(hook.Engine, m.host(), after)))(t)
 	check(t, v, after, m.decide(hook, after))
 }

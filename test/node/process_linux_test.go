@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -60,15 +61,11 @@ func startProcess(b *testing.B, socket string, pods []*corev1.Pod) *shimProcess 
 	}
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)))
 	}
 	p := &process.Process{Program: program, LogFile: filepath.Join(dir, "log"),
 		Args: []string{"shim", "--config", filepath.Join(dir, "shim.yaml")}}
-	if err := p.Start(); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, p.Start())
 	b.Cleanup(func() {
 		if err := p.Stop(); err != nil || b.Failed() {
 			b.Errorf("the shim ended: %v\n%s", err, p.Log())
@@ -90,17 +87,12 @@ func startProcess(b *testing.B, socket string, pods []*corev1.Pod) *shimProcess 
 // that the shim edits them.
 func typicalPods(b *testing.B, n int) (pods []*corev1.Pod) {
 	b.Helper()
-	text, err := os.ReadFile("testdata/pod.yaml")
-	if err != nil {
-		b.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/pod.yaml"))(b)
 	for i := range n {
 		pod := new(corev1.Pod)
 		values := strings.NewReplacer("NUMBER", fmt.Sprintf("%05d", i), "TEAM", fmt.Sprintf("team-%02d", i%12),
 			"UID", fmt.Sprintf("0a1b2c3d-4e5f-6789-abcd-%012d", i))
-		if err := yaml.UnmarshalStrict([]byte(values.Replace(string(text))), pod); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, yaml.UnmarshalStrict([]byte(values.Replace(string(text))), pod))
 		pods = append(pods, pod)
 	}
 	return pods
@@ -134,15 +126,9 @@ func (p *shimProcess) cpu(b *testing.B) time.Duration {
 	}
 	var sum time.Duration
 	for _, path := range threads {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			b.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(path))(b)
 		used, _, _ := strings.Cut(string(text), " ") // in ns (sched-stats in the kernel's documentation)
-		n, err := strconv.ParseInt(used, 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
+		n := must.Get(strconv.ParseInt(used, 10, 64))(b)
 		sum += time.Duration(n)
 	}
 	return sum
@@ -154,10 +140,7 @@ func (p *shimProcess) memory(b *testing.B) map[string]float64 {
 	b.Helper()
 	m := map[string]float64{}
 	for _, file := range []string{"status", "smaps_rollup"} {
-		f, err := os.Open(fmt.Sprintf("/proc/%d/%s", p.pid, file))
-		if err != nil {
-			b.Fatal(err)
-		}
+		f := must.Get(os.Open(fmt.Sprintf("/proc/%d/%s", p.pid, file)))(b)
 		for s := bufio.NewScanner(f); s.Scan(); {
 			name, value, _ := strings.Cut(s.Text(), ":")
 			if n, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64); err == nil {
@@ -191,10 +174,7 @@ spec:
 // shortDir returns a directory for sockets, whose paths are limited to 107 bytes.
 func shortDir(b *testing.B) string {
 	b.Helper()
-	dir, err := os.MkdirTemp("", "dnsconfigurer-bench")
-	if err != nil {
-		b.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "dnsconfigurer-bench"))(b)
 	b.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }

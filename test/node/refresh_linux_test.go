@@ -16,6 +16,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // The host's file after changes.
@@ -31,10 +32,7 @@ func (n *nri) command(t testing.TB, arguments string) (output, code string) {
 	t.Helper()
 	socket := ` --socket "$DIR/agent-status.sock"`
 	code = n.run(t, fmt.Sprintf(`{ %s %s%s >"$DIR/output" 2>&1; echo $?; }`, n.program, arguments, socket))
-	text, err := os.ReadFile(filepath.Join(n.dir, "output"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(n.dir, "output")))(t)
 	return string(text), code
 }
 
@@ -97,9 +95,7 @@ func (n *nri) testRefresh(t *testing.T) {
 	n.awaitPod(t, changed, decided)
 	n.awaitPod(t, neverPod, decided)
 	const own = "nameserver 203.0.113.66"
-	if _, err := n.exec(t.Context(), changedContainer, "/bin/busybox", "sh", "-c", "echo "+own+" >/etc/resolv.conf"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(n.exec(t.Context(), changedContainer, "/bin/busybox", "sh", "-c", "echo "+own+" >/etc/resolv.conf"))(t)
 	first, last := n.changeHost(t, secondHost, followed)
 	t.Logf("%d running pods follow the host's file: the first seen after %v, the last after %v",
 		len(followed), first.Round(time.Millisecond), last.Round(time.Millisecond))
@@ -114,10 +110,7 @@ func (n *nri) testRefresh(t *testing.T) {
 	}
 	var restored string
 	for container := range followed {
-		v, err := n.view(t.Context(), container)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(n.view(t.Context(), container))(t)
 		if v.config().Equal(configOf(hostResolvConf)) {
 			restored = container
 			delete(followed, container)
@@ -166,9 +159,7 @@ func (n *nri) testRestarts(t *testing.T) {
 	older, changed := start("older"), start("changed-meanwhile")
 	n.end(t, n.agent, "TERM")
 	const own = "nameserver 203.0.113.66"
-	if _, err := n.exec(t.Context(), changed, "/bin/busybox", "sh", "-c", "echo "+own+" >/etc/resolv.conf"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(n.exec(t.Context(), changed, "/bin/busybox", "sh", "-c", "echo "+own+" >/etc/resolv.conf"))(t)
 	n.write(t, "etc/resolv.conf", secondHost)
 	n.killContainerd(t)
 	n.startContainerd(t)

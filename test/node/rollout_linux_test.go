@@ -14,6 +14,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -93,13 +94,10 @@ func (s *served) replaceNodeCache(t *testing.T, surge bool) {
 // dialInPod returns a socket in the pod for queries to the node cache.
 func (s *served) dialInPod(t *testing.T) (conn net.Conn) {
 	t.Helper()
-	err := s.inside("root/run/netns/"+rolloutPod.String(), func() (err error) {
+	must.Succeed(t, s.inside("root/run/netns/"+rolloutPod.String(), func() (err error) {
 		conn, err = net.Dial("udp", at(nodeCache))
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -44,9 +45,7 @@ func testShimRefresh(t *testing.T, m *machine, program string) {
 	n := newNRI(t, m, program, m.kubelet(t, filepath.Join(m.dir, "shim.sock")))
 	m.write(t, "shim.yaml", strings.ReplaceAll(shimRefreshConfiguration, "DIR", m.dir))
 	m.write(t, "agent.yaml", strings.ReplaceAll(agentConfiguration, "DIR", m.dir))
-	if err := os.Mkdir(filepath.Join(m.dir, "manifests"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(filepath.Join(m.dir, "manifests"), 0o755))
 	start := func() (pid string) {
 		pid = n.spawn(t, unprivileged+n.program+` shim --config "$DIR/shim.yaml"`, "shim.log")
 		n.await(t, shimAddress, "/livez")
@@ -97,10 +96,7 @@ func testShimRefresh(t *testing.T, m *machine, program string) {
 func (n *nri) testEvents(t *testing.T) {
 	ctx, cancel := within(t.Context())
 	defer cancel()
-	events, err := n.runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	events := must.Get(n.runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}))(t)
 	container := n.startPod(t, nriPod("events", corev1.PodSpec{}, "")) // its sandbox starts later than the stream
 	for {
 		e, err := events.Recv()
@@ -125,10 +121,7 @@ func (n *nri) testFirstWrite(t *testing.T) {
 	})
 	path := n.awaitPod(t, pod.Name, func(p v1alpha1.NodePod) bool { return strings.Contains(p.Actual, "# written") }).Path
 	path = filepath.Join("/proc", strconv.Itoa(n.init.Process.Pid), "root", path)
-	f, err := podfile.Open([]string{filepath.Dir(filepath.Dir(path))}, sandbox, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(podfile.Open([]string{filepath.Dir(filepath.Dir(path))}, sandbox, path))(t)
 	defer f.Close()
 	if f.IsAsCreated() {
 		t.Error("the file counts as the runtime created it")

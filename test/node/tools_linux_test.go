@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
 
@@ -125,10 +126,7 @@ func (w *transcript) awaitStopped(id string) {
 func record[Q any, R any](w *transcript, method func(context.Context, Q, ...grpc.CallOption) (R, error), request Q) R {
 	w.t.Helper()
 	reply, err := method(w.ctx, request)
-	text, problem := json.Marshal(reply)
-	if problem != nil {
-		w.t.Fatal(problem)
-	}
+	text := must.Get(json.Marshal(reply))(w.t)
 	w.lines = append(w.lines, w.normalize(fmt.Sprintf("%T: %s %q\n%s", request, status.Code(err), status.Convert(err).Message(), text)))
 	return reply
 }

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // The images. Each has busybox. Those of a C library also have static programs of it: tell
@@ -43,19 +45,14 @@ func BuildImages(t testing.TB, dir string) string {
 	Compile(t, "gcc", "ask.c", glibc+"-ask", "-lresolv")
 	Compile(t, "musl-gcc", "musl.c", musl)
 	Compile(t, "musl-gcc", "ask.c", musl+"-ask")
-	text, err := archive([]image{
+	text := must.Get(archive([]image{
 		{PauseImage, map[string]string{"bin/busybox": busybox()}},
 		{GlibcImage, map[string]string{"bin/busybox": busybox(), "bin/tell": glibc, "bin/ask": glibc + "-ask"}},
 		{MuslImage, map[string]string{"bin/busybox": busybox(), "bin/tell": musl, "bin/ask": musl + "-ask"}},
 		{LibrariesImage, map[string]string{"bin/busybox": busybox(), "bin/glibc-ask": glibc + "-ask", "bin/musl-ask": musl + "-ask"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	path := filepath.Join(dir, "images.tar")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, text, 0o600))
 	return path
 }
 

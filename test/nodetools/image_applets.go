@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // AppletsImage is the image of BuildAppletsImage.
@@ -29,16 +31,9 @@ func BuildAppletsImage(t testing.TB, dir string) string {
 		files["bin/"+name] = busybox()
 	}
 	files["bin/pgrep"] = filepath.Join(dir, "pgrep")
-	if err := os.WriteFile(files["bin/pgrep"], []byte(pgrep), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	text, err := archive([]image{{AppletsImage, files}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(files["bin/pgrep"], []byte(pgrep), 0o600))
+	text := must.Get(archive([]image{{AppletsImage, files}}))(t)
 	path := filepath.Join(dir, "applets.tar")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, text, 0o600))
 	return path
 }

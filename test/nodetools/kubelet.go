@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // KubeletConfiguration has the settings that a kubelet needs on a machine of a test: no
@@ -62,10 +64,7 @@ func readKernelSettings(t testing.TB) map[string]string {
 	t.Helper()
 	settings := map[string]string{}
 	for _, name := range strings.Fields(kernelSettings) {
-		value, err := os.ReadFile(filepath.Join("/proc/sys", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := must.Get(os.ReadFile(filepath.Join("/proc/sys", name)))(t)
 		settings[name] = string(value)
 	}
 	return settings

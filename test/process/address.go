@@ -12,16 +12,14 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // Loopback is Free for a test.
 func Loopback(t testing.TB, n int) []string {
 	t.Helper()
-	free, err := Free(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return free
+	return must.Get(Free(n))(t)
 }
 
 // Free returns n free addresses of the loopback interface, for TCP and UDP. Their host and ports

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 const (
@@ -60,9 +62,7 @@ func TestReport(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var out strings.Builder
 			s := newSummary(&out, tt.verbose)
-			if err := s.read(strings.NewReader(tt.events)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.read(strings.NewReader(tt.events)))
 			if r := s.report(tt.err, tt.complete); r.Reason != tt.wantReason || out.String() != tt.want {
 				t.Errorf("reason %q, want %q; got\n%s\nwant\n%s", r.Reason, tt.wantReason, out.String(), tt.want)
 			}
@@ -92,9 +92,7 @@ func TestPrintTotal(t *testing.T) {
 		{Name: "good", Passed: 12, Seconds: 61.2, CPUSeconds: 119.6},
 		{Name: "bad", Passed: 3, Failed: []string{"p TestA", "p TestB/x"}, Skipped: 1, Reason: "tests failed", Seconds: 5},
 	} {
-		if err := r.write(dir); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.write(dir))
 	}
 	var out strings.Builder
 	if err := printTotal(&out, dir, []string{"good"}); err != nil {

@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 const (
@@ -100,10 +102,7 @@ type client struct {
 // installClient copies the client to the machine.
 func (m *machine) installClient(t *testing.T) {
 	t.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(os.Executable())(t)
 	run(t, "cp", program, filepath.Join(m.root, "usr/local/bin/client"))
 }
 
@@ -117,9 +116,7 @@ func (m *machine) startClient(t *testing.T) *client {
 		t.Fatal(err1, err2)
 	}
 	c.stdin = stdin
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.cmd.Start())
 	go func() {
 		defer close(c.lines)
 		for scanner := bufio.NewScanner(stdout); scanner.Scan(); {

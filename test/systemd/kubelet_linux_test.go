@@ -23,6 +23,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -175,10 +176,7 @@ func (k *kubelet) states() (map[string]podState, error) {
 // operations returns the CRI calls of the kubelet's process until now.
 func (k *kubelet) operations(t *testing.T) calls {
 	t.Helper()
-	text, err := k.fetch("/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(k.fetch("/metrics"))(t)
 	c := calls{errors: map[string]int{}}
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		name, rest, _ := strings.Cut(lines.Text(), `{operation_type="`)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/nodetools"
 )
 
@@ -29,25 +30,18 @@ const packages = "systemd,systemd-sysv,dbus,containerd,runc,containernetworking-
 // rootFS returns the directory with the file system of the machine, which it creates once.
 func rootFS(t *testing.T) string {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cache := must.Get(os.UserCacheDir())(t)
 	dir := filepath.Join(cache, "dnsconfigurer-test", "debian-bookworm-2")
 	if _, err := os.Stat(dir); err == nil {
 		return dir
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.MkdirAll(filepath.Dir(dir), 0o755))
 	part := dir + ".part" + strconv.Itoa(os.Getpid())
 	defer os.RemoveAll(part)
 	start := time.Now()
 	run(t, "debootstrap", "--variant=minbase", "--include="+packages, "bookworm", part)
 	t.Logf("debootstrap took %v", time.Since(start).Round(time.Second))
-	if err := os.Rename(part, dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Rename(part, dir))
 	return dir
 }
 
@@ -79,10 +73,7 @@ func newMachine(t *testing.T) *machine {
 	nodetools.Install(t)
 	debian.Install(t, "debootstrap", "debootstrap")
 	debian.Install(t, "systemd-nspawn", "systemd-container")
-	dir, err := os.MkdirTemp("", "dnsconfigurer-systemd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "dnsconfigurer-systemd"))(t)
 	m := &machine{root: filepath.Join(dir, "root"), cgroup: "/" + filepath.Base(dir)}
 	t.Cleanup(func() {
 		if t.Failed() && m.cmd != nil {
@@ -99,9 +90,7 @@ func newMachine(t *testing.T) *machine {
 	}
 	run(t, "cp", "-a", "--reflink=auto", rootFS(t), m.root)
 	// Reads block devices, and lasts minutes on a busy machine.
-	if err := os.Symlink("/dev/null", filepath.Join(m.root, "etc/systemd/system/e2scrub_reap.service")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink("/dev/null", filepath.Join(m.root, "etc/systemd/system/e2scrub_reap.service")))
 	return m
 }
 
@@ -221,17 +210,11 @@ func (m *machine) fails(t *testing.T, want string, args ...string) {
 func (m *machine) write(t *testing.T, name, text string, mode os.FileMode) {
 	t.Helper()
 	path := filepath.Join(m.root, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.RemoveAll(path), os.WriteFile(path, []byte(text), mode)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.RemoveAll(path), os.WriteFile(path, []byte(text), mode)))
 }
 
 // read returns a file of the machine.
 func (m *machine) read(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(m.root, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return string(must.Get(os.ReadFile(filepath.Join(m.root, name)))(t))
 }

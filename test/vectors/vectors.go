@@ -18,6 +18,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // Vector is an entry of the table.
@@ -62,21 +63,13 @@ func (n Node) Rules(t testing.TB) *admission.Rules {
 	if n.ResolvConf != nil {
 		host = new(resolvconf.Parse(*n.ResolvConf))
 	}
-	rules, err := admission.New(node, host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rules
+	return must.Get(admission.New(node, host))(t)
 }
 
 // Check returns the findings of rules in o.
 func Check(t testing.TB, rules *admission.Rules, o admission.Object) []policy.Finding {
 	t.Helper()
-	findings, err := rules.Check(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return findings
+	return must.Get(rules.Check(t.Context(), o))(t)
 }
 
 // Finding is a finding in the object.

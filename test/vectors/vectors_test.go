@@ -8,15 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
 // TestLoad_Table: names are unique, values are known, and abbreviations are expanded.
 func TestLoad_Table(t *testing.T) {
-	table, err := vectors.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := must.Get(vectors.Load())(t)
 	seen := map[string]bool{}
 	for _, v := range table {
 		if v.Name == "" || seen[v.Name] {

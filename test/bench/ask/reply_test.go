@@ -10,17 +10,14 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 var question = ask.Question{Name: "_Http._tcp.web.shop.svc.cluster.local.", Type: dns.TypeSRV}
 
 func record(t *testing.T, text string) dns.RR {
 	t.Helper()
-	rr, err := dns.NewRR(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rr
+	return must.Get(dns.NewRR(text))(t)
 }
 
 func reply(t *testing.T) *dns.Msg {

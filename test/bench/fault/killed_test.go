@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -20,10 +21,7 @@ func TestControlPlaneKilled(t *testing.T) {
 	api := kubernetes.NewForConfigOrDie(c.Config())
 	registers := []*register{newHeadless(api, "db", 3), newPorts(api, "web", "10.96.0.77"), newFleeting(api, "gone")}
 	create(t, api, registers...)
-	kubeconfig, err := c.Kubeconfig(c.Address(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kubeconfig := must.Get(c.Kubeconfig(c.Address(), ""))(t)
 	s := startReady(t, kubeconfig)
 	load := askAll(t, s.address, registers...)
 	for _, victims := range [][]*process.Process{{c.API}, {c.Etcd}, {c.API, c.Etcd}} {
@@ -34,13 +32,9 @@ func TestControlPlaneKilled(t *testing.T) {
 		}
 		load.more(0, 300)
 		for _, v := range victims {
-			if err := v.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, v.Start())
 		}
-		if err := c.Ready(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Ready(t.Context()))
 		load.more(20, 100)
 		load.catchUp()
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 const namespace = "shop"
@@ -32,14 +33,10 @@ func create(t *testing.T, api kubernetes.Interface, registers ...*register) {
 		state, w := r.next()
 		r.accepted(state)
 		for _, s := range w.Services {
-			if _, err := api.CoreV1().Services(namespace).Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(api.CoreV1().Services(namespace).Create(t.Context(), s, metav1.CreateOptions{}))(t)
 		}
 		for _, s := range w.Slices {
-			if _, err := api.DiscoveryV1().EndpointSlices(namespace).Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(api.DiscoveryV1().EndpointSlices(namespace).Create(t.Context(), s, metav1.CreateOptions{}))(t)
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"net"
 	"sync"
 	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // proxy forwards connections until it stalls: then it keeps them, accepts new ones, and
@@ -23,10 +25,7 @@ type proxy struct {
 
 func newProxy(t *testing.T, target string) *proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	p := &proxy{address: l.Addr().String(), target: target, flowing: make(chan struct{})}
 	close(p.flowing)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -13,6 +13,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
@@ -41,10 +42,7 @@ func TestChangeRate(t *testing.T) {
 		_, w := registers[i].next()
 		api.Apply(w.Objects()...)
 	}
-	url, err := api.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	url := must.Get(api.Start())(t)
 	t.Cleanup(api.Stop)
 	s := startReady(t, kubeapi.Kubeconfig(url))
 
@@ -82,10 +80,7 @@ func changeAll(t *testing.T, registers []*register) {
 // wrong replies.
 func catchUp(t *testing.T, server string, registers []*register) {
 	t.Helper()
-	c, err := ask.Dial(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(ask.Dial(server))(t)
 	defer c.Close()
 	for _, r := range registers {
 		for i := range r.questions {

@@ -16,6 +16,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
@@ -28,10 +29,7 @@ func TestRelist(t *testing.T) {
 	large := world.Large(50_000, 500_000, 0)
 	api := kubeapi.New()
 	api.Apply(large.Objects()...)
-	url, err := api.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	url := must.Get(api.Start())(t)
 	t.Cleanup(api.Stop)
 	s := newServer(t, kubeapi.Kubeconfig(url))
 	s.start(t)
@@ -71,11 +69,7 @@ func (s *server) collectGarbage(t *testing.T, n float64) {
 // memory returns a field of proc_pid_status(5), in kB.
 func (s *server) memory(t *testing.T, field string) int {
 	t.Helper()
-	kB, err := s.Memory(field)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kB
+	return must.Get(s.Memory(field))(t)
 }
 
 // askServices queries one Service after the other until ctx ends.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/ask"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
@@ -28,10 +29,7 @@ func TestRestartWithoutAPIServer(t *testing.T) {
 	c := apiserver.Start(t)
 	db := newHeadless(kubernetes.NewForConfigOrDie(c.Config()), "db", 3)
 	create(t, kubernetes.NewForConfigOrDie(c.Config()), db)
-	kubeconfig, err := c.Kubeconfig(c.Address(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kubeconfig := must.Get(c.Kubeconfig(c.Address(), ""))(t)
 	serves := func(s *server, state int) func() error {
 		return func() error {
 			var errs []error
@@ -81,9 +79,7 @@ func TestRestartWithoutAPIServer(t *testing.T) {
 	}
 
 	state, w := db.next()
-	if err := errors.Join(c.API.Start(), c.Ready(t.Context()), db.put(t.Context(), w)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(c.API.Start(), c.Ready(t.Context()), db.put(t.Context(), w)))
 	for _, s := range []*server{with, without} {
 		poll.UntilNil(t, "the present state", serves(s, state))
 		poll.UntilNil(t, "ready", func() error { return contains(s, "/readyz?verbose", "names: loaded") })

@@ -22,6 +22,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -40,9 +41,7 @@ func newServer(t *testing.T, kubeconfig string, fields ...string) *server {
 	file := filepath.Join(dir, "kubeconfig")
 	config := filepath.Join(dir, "dns.yaml")
 	text := "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: DNSConfiguration\npods: disabled\n" + strings.Join(fields, "\n")
-	if err := errors.Join(os.WriteFile(file, []byte(kubeconfig), 0o600), os.WriteFile(config, []byte(text), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.WriteFile(file, []byte(kubeconfig), 0o600), os.WriteFile(config, []byte(text), 0o600)))
 	addrs := process.Loopback(t, 2)
 	resolver := dnstest.Start(t, dnstest.Reply(upstream.Reply))
 	s := &server{address: addrs[0], http: addrs[1]}
@@ -60,9 +59,7 @@ func newServer(t *testing.T, kubeconfig string, fields ...string) *server {
 
 func (s *server) start(t *testing.T) {
 	t.Helper()
-	if err := s.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Start())
 }
 
 // startReady starts a server, and returns it when it is ready.
@@ -111,10 +108,7 @@ func (s *server) metric(t *testing.T, name, label string) float64 {
 		if series != name && !strings.HasPrefix(series, name+"{") || !strings.Contains(series, label) {
 			continue
 		}
-		v, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(strconv.ParseFloat(value, 64))(t)
 		found, sum = true, sum+v
 	}
 	if !found {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/apiserver"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
@@ -31,10 +32,7 @@ func TestWatchStalls(t *testing.T) {
 	registers := []*register{newHeadless(api, "db", 3), newPorts(api, "web", "10.96.0.77"), newFleeting(api, "gone")}
 	create(t, api, registers...)
 	way := newProxy(t, c.Address())
-	kubeconfig, err := c.Kubeconfig(way.address, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kubeconfig := must.Get(c.Kubeconfig(way.address, ""))(t)
 	s := startReady(t, kubeconfig)
 	load := askAll(t, s.address, registers...)
 	load.write()
@@ -66,9 +64,7 @@ func TestWatchStalls(t *testing.T) {
 		t.Errorf("not ready with old data: %d %s", code, text)
 	}
 	c.API.Kill() // its history of events ends with it
-	if err := errors.Join(c.API.Start(), c.Ready(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(c.API.Start(), c.Ready(t.Context())))
 	load.more(20, 100)
 	before := audit.lists(t)
 	way.flow()
@@ -93,9 +89,7 @@ func newAudit(t *testing.T) audit {
 	dir := t.TempDir()
 	policy := filepath.Join(dir, "policy.yaml")
 	const text = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata, verbs: [list, watch]}]\n"
-	if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(policy, []byte(text), 0o600))
 	a := audit{log: filepath.Join(dir, "audit.log")}
 	a.flags = []string{"--audit-policy-file=" + policy, "--audit-log-path=" + a.log}
 	return a
@@ -104,10 +98,7 @@ func newAudit(t *testing.T) audit {
 // lists returns the number of lists that the server has requested, streamed or not.
 func (a audit) lists(t *testing.T) (n int) {
 	t.Helper()
-	f, err := os.Open(a.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(a.log))(t)
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		var e struct{ Stage, Verb, UserAgent, RequestURI string }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/bench/world"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestSeed: the seed alone reproduces a failure.
@@ -22,10 +23,7 @@ func TestSeed(t *testing.T) {
 		if len(applied) == 0 || len(deleted) == 0 {
 			t.Errorf("%d objects have changed and %d are gone, want some of both", len(applied), len(deleted))
 		}
-		text, err := json.Marshal([]any{g.World, applied, len(deleted), g.Questions(1000)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal([]any{g.World, applied, len(deleted), g.Questions(1000)}))(t)
 		texts[i] = string(text)
 	}
 	if texts[0] != texts[1] {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"gonum.org/v1/plot/plotter"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestReport_Write: the tables replace those of the page, with dnsconfigurer first, and the charts are files.
@@ -22,15 +24,9 @@ func TestReport_Write(t *testing.T) {
 	docs := t.TempDir()
 	page := filepath.Join(docs, "benchmarks.md")
 	const before, after = "# Benchmarks\n\n" + firstLine, lastLine + "\nThe end.\n"
-	if err := os.WriteFile(page, []byte(before+"old tables\n"+after), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(docs, "diagrams"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.write(docs); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(page, []byte(before+"old tables\n"+after), 0o600))
+	must.Succeed(t, os.Mkdir(filepath.Join(docs, "diagrams"), 0o700))
+	must.Succeed(t, r.write(docs))
 	const want = before + `
 | CPU time, µs | unbounded | 2000 per second |
 |---|---|---|
