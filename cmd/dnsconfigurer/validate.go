@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -156,28 +155,24 @@ results differ. docs/debugging.md describes the libraries and the limits of the 
 		if err != nil {
 			return err
 		}
+		load := nodeFlags.Load
 		if o.Live() {
 			err := usage.CheckUnset(cmd, "on a live cluster: leave it out, or set -f instead of --kubeconfig and --context",
 				"recursive", "complete")
 			if err != nil {
 				return err
 			}
+			load = func() (nodefacts.Node, error) {
+				return lookup.Node(cmd.Context(), &o, &nodeFlags, "dnsconfigurer-lookup/"+version(), &c) // stores the objects in c
+			}
 		}
-		node, err := lookupNode(cmd.Context(), &o, &nodeFlags, &c)
+		node, err := load()
 		if err != nil {
 			return err
 		}
 		return exitError(o.Run(cmd.Context(), c, node, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()))
 	}
 	return interruptible(cmd)
-}
-
-// lookupNode returns the node of the pod. For a live cluster, it also stores the cluster's objects in c.
-func lookupNode(ctx context.Context, o *lookup.Options, flags *nodefacts.Flags, c *lookup.Config) (nodefacts.Node, error) {
-	if o.Live() {
-		return lookup.Node(ctx, o, flags, "dnsconfigurer-lookup/"+version(), c)
-	}
-	return flags.Load()
 }
 
 func configCommand() *cobra.Command {

@@ -134,9 +134,7 @@ func (v *Validation) Close() error {
 	if v.Format != formatSARIF {
 		return nil
 	}
-	e := json.NewEncoder(v.Stdout)
-	e.SetIndent("", "  ")
-	return e.Encode(newSARIFLog(v.Version, v.results))
+	return WriteJSON(v.Stdout, newSARIFLog(v.Version, v.results))
 }
 
 // place returns a location, with the template that it comes from in brackets. A line of a

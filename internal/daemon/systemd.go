@@ -78,23 +78,18 @@ func (n Notifier) Run(ctx context.Context, alive func(context.Context) error, lo
 		return fmt.Errorf("waiting for the service to start: %w", err)
 	}
 	notify("READY=1")
-	if n.watchdog == 0 {
-		<-ctx.Done()
-		return nil
+	var tick <-chan time.Time // never without a watchdog
+	period := n.watchdog / 2  // recommended by sd_watchdog_enabled(3)
+	if period > 0 {
+		ticker := time.NewTicker(period)
+		defer ticker.Stop()
+		tick = ticker.C
 	}
-	n.runWatchdog(ctx, alive, notify, log)
-	return nil
-}
-
-func (n Notifier) runWatchdog(ctx context.Context, alive func(context.Context) error, notify func(state string), log *slog.Logger) {
-	period := n.watchdog / 2 // recommended by sd_watchdog_enabled(3)
-	tick := time.NewTicker(period)
-	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
-		case <-tick.C:
+			return nil
+		case <-tick:
 		}
 		probe, cancel := context.WithTimeout(ctx, period)
 		err := alive(probe)

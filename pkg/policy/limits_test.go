@@ -204,25 +204,6 @@ func TestDecide_LargeHostFile(t *testing.T) {
 	}
 }
 
-// TestDecide_ManyOptions checks that many options are merged like few: each name once, in
-// order, with its last value.
-func TestDecide_ManyOptions(t *testing.T) {
-	config := &policy.DNSConfig{}
-	want := []string{"ndots:5"}
-	for i := range 40 {
-		name := fmt.Sprintf("o%02d", i)
-		config.Options = append(config.Options, policy.Option{Name: name, Value: "1"})
-		want = append(want, name+":2")
-	}
-	for i := range 40 {
-		config.Options = append(config.Options, policy.Option{Name: fmt.Sprintf("o%02d", i), Value: "2"})
-	}
-	d := newEngine(t, kubeadm).Decide(policy.Pod{Name: "p", Namespace: "n", Policy: policy.ClusterFirst, Config: config}, resolvconf.File{})
-	if diff := cmp.Diff(want, d.Config().Options); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 func TestString_InvalidNumbers(t *testing.T) {
 	if s := policy.Rule(200).String() + policy.Rule(200).Text() + policy.Kind(200).String(); s != "" {
 		t.Errorf("%q", s)
