@@ -67,7 +67,7 @@ func (s *server) start(files, last settings) {
 	} else {
 		s.setOrigin(fromNothing)
 		report := node.NewReporter(nil, "", s.drops, s.Log).Report
-		s.shim.SetHook(&cri.Hook{Problem: files.err, Report: report, Metrics: s.shim.Metrics}) // passes every sandbox unchanged
+		s.shim.SetHook(&cri.Hook{Problem: files.err, Report: report}) // passes every sandbox unchanged
 		if !errors.Is(last.err, errNoState) && !errors.Is(last.err, os.ErrNotExist) {
 			s.problems.set(partLastGood, "cannot read the last good settings", last.err)
 		}
@@ -206,7 +206,7 @@ func (s *server) apply(c Config) error {
 func (s *server) setHook(c Config) *cri.Hook {
 	hook := &cri.Hook{
 		Engine: c.Engine, Mode: c.Mode(), FailUnknown: c.FailUnknown(), HostFiles: node.HostFiles(s.host),
-		Lookup: s.lookups.Lookup(c.Mode()), Report: s.lookups.Reporter.Report, Metrics: s.shim.Metrics,
+		Lookup: s.lookups.Lookup(c.Mode()), Report: s.lookups.Reporter.Report,
 	}
 	s.shim.SetHook(hook)
 	s.hostReport.next = node.FollowHost(s.host, s.lookups.Reporter, func() {})

@@ -76,12 +76,7 @@ func (c *Client) ReadySandboxes(ctx context.Context) (ids []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("container runtime at %w", err)
 	}
-	err = rangeMessages(reply, listItems, func(item []byte) error {
-		return rangeMessages(item, sandboxID, func(id []byte) error {
-			ids = append(ids, string(id))
-			return nil
-		})
-	})
+	err = reader{listItems: messageField(reader{sandboxID: listField(&ids)})}.read(reply)
 	return ids, err
 }
 
@@ -96,19 +91,27 @@ func (c *Client) SandboxStatus(ctx context.Context, id string) (s Sandbox, resol
 		return s, "", fmt.Errorf("container runtime at %w", err)
 	}
 	s.Annotations = map[string]string{}
-	err = rangeFields(reply, func(f field) error {
-		switch f.number {
-		case statusReplyStatus:
-			return rangeFields(f.value, s.readStatus)
-		case statusReplyInfo:
-			key, value, err := readEntry(f.value)
+	address := bytesField(func(text []byte) error { // one that is not valid is left out
+		if ip, err := netip.ParseAddr(string(text)); err == nil {
+			s.IPs = append(s.IPs, ip)
+		}
+		return nil
+	})
+	err = reader{
+		statusReplyStatus: messageField(reader{
+			statusMetadata:    s.metadataField(),
+			statusAnnotations: s.annotationField(),
+			statusNetwork:     messageField(reader{networkIP: address, networkAdditional: messageField(reader{podIP: address})}),
+			statusLinux:       messageField(reader{linuxNamespaces: messageField(reader{namespaceOptions: s.namespacesField()})}),
+		}),
+		statusReplyInfo: bytesField(func(entry []byte) error {
+			key, value, err := readEntry(entry)
 			if key == "info" {
 				resolvConf = mountedResolvConf(value)
 			}
 			return err
-		}
-		return nil
-	})
+		}),
+	}.read(reply)
 	return s, resolvConf, err
 }
 
@@ -165,39 +168,6 @@ func describeDial(path, at, reason string) string {
 		return reason
 	}
 	return fmt.Sprintf("%s: %s", reason, next)
-}
-
-// readStatus reads a field of a PodSandboxStatus.
-func (s *Sandbox) readStatus(f field) error {
-	switch f.number {
-	case statusMetadata:
-		return rangeFields(f.value, s.readMetadata)
-	case statusAnnotations:
-		return s.readAnnotation(f.value)
-	case statusNetwork:
-		return rangeFields(f.value, s.readNetwork)
-	case statusLinux:
-		return rangeMessages(f.value, linuxNamespaces, func(namespaces []byte) error {
-			return rangeMessages(namespaces, namespaceOptions, s.readNamespaces)
-		})
-	}
-	return nil
-}
-
-// readNetwork reads the addresses of a sandbox. An address that is not valid is left out.
-func (s *Sandbox) readNetwork(f field) error {
-	add := func(text []byte) {
-		if ip, err := netip.ParseAddr(string(text)); err == nil {
-			s.IPs = append(s.IPs, ip)
-		}
-	}
-	switch f.number {
-	case networkIP:
-		add(f.value)
-	case networkAdditional:
-		return rangeMessages(f.value, podIP, func(text []byte) error { add(text); return nil })
-	}
-	return nil
 }
 
 // mountedResolvConf returns the source of the mount in the information of a sandbox, which

@@ -12,7 +12,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -29,42 +28,30 @@ const (
 	stopPodSandbox = "/runtime.v1.RuntimeService/StopPodSandbox" // if Shim.Stopped is set
 )
 
-// forwarder forwards calls of any service and method to the runtime.
-type forwarder struct {
-	runtime  grpc.ClientConnInterface
-	hook     *atomic.Pointer[Hook] // for RunPodSandbox
-	draining <-chan struct{}       // closed when open-ended streams must end
-	metrics  *Metrics
-	started  func(id string, r Report) // see Shim
-	stopped  func(id string)
-	answered *atomic.Bool  // set by the first header or message of the runtime
-	calls    *atomic.Int64 // in progress
-}
-
 // errDraining ends a stream that would otherwise keep the server from stopping. The
 // kubelet handles it like a restart of the runtime: it connects again.
 var errDraining = status.Error(codes.Unavailable, "the shim is stopping")
 
-// handle is a grpc.StreamHandler.
-func (f *forwarder) handle(_ any, kubelet grpc.ServerStream) error {
+// handle forwards a call of any service and method to the runtime. It is a grpc.StreamHandler.
+func (s *Shim) handle(_ any, kubelet grpc.ServerStream) error {
 	method, ok := grpc.MethodFromServerStream(kubelet)
 	if !ok {
 		return status.Error(codes.Internal, "stream without a method")
 	}
-	f.calls.Add(1)
-	defer f.calls.Add(-1)
-	forward := f.forwardStream
+	s.calls.Add(1)
+	defer s.calls.Add(-1)
+	forward := s.forwardStream
 	if isUnary(method) {
-		forward = f.forwardUnary
+		forward = s.forwardUnary
 	}
 	err := forward(method, kubelet)
-	f.metrics.countCall(method, err)
+	s.Metrics.countCall(method, err)
 	return err
 }
 
 // forwardUnary forwards a call with one message each way. forwardStream could forward it as well,
 // with one more goroutine and twice as many socket writes.
-func (f *forwarder) forwardUnary(method string, kubelet grpc.ServerStream) error {
+func (s *Shim) forwardUnary(method string, kubelet grpc.ServerStream) error {
 	var request, reply frame
 	switch err := kubelet.RecvMsg(&request); {
 	case errors.Is(err, io.EOF):
@@ -75,23 +62,26 @@ func (f *forwarder) forwardUnary(method string, kubelet grpc.ServerStream) error
 	notify := func() {}
 	switch {
 	case method == runPodSandbox:
-		report, err := f.editRequest(kubelet.Context(), &request)
+		message := request.data.Materialize()
+		request.data.Free()
+		edited, report, err := s.hook.Load().edit(kubelet.Context(), message, s.Metrics)
 		if err != nil {
 			return err
 		}
-		if f.started != nil {
-			notify = func() { f.started(readID(reply.data), report) }
+		request.data = mem.BufferSlice{mem.SliceBuffer(edited)}
+		if s.Started != nil {
+			notify = func() { s.Started(readID(reply.data), report) }
 		}
-	case method == stopPodSandbox && f.stopped != nil:
+	case method == stopPodSandbox && s.Stopped != nil:
 		id := readID(request.data)
-		notify = func() { f.stopped(id) }
+		notify = func() { s.Stopped(id) }
 	}
 	var header, trailer metadata.MD
-	err := f.runtime.Invoke(outgoingContext(kubelet.Context()), method, &request, &reply,
+	err := s.runtime.Invoke(outgoingContext(kubelet.Context()), method, &request, &reply,
 		grpc.Header(&header), grpc.Trailer(&trailer), grpc.CallContentSubtype(contentSubtype(kubelet.Context())))
 	kubelet.SetTrailer(withoutReserved(trailer))
 	if header != nil {
-		f.answered.Store(true)
+		s.answered.Store(true)
 		if err := kubelet.SetHeader(withoutReserved(header)); err != nil {
 			return err
 		}
@@ -106,29 +96,15 @@ func (f *forwarder) forwardUnary(method string, kubelet grpc.ServerStream) error
 // readID returns the ID of a sandbox, the first field of a reply to RunPodSandbox and of a request of
 // StopPodSandbox. "": there is none.
 func readID(message mem.BufferSlice) (id string) {
-	_ = rangeFields(message.Materialize(), func(f field) error { // the runtime reports what is malformed
-		if f.number == 1 {
-			id = string(f.value)
-		}
-		return nil
-	})
+	_ = reader{1: textField(&id)}.read(message.Materialize()) // the runtime reports what is malformed
 	return id
 }
 
-// editRequest replaces a RunPodSandbox request with the one that the hook returns.
-func (f *forwarder) editRequest(ctx context.Context, request *frame) (Report, error) {
-	message := request.data.Materialize()
-	request.data.Free()
-	edited, report, err := f.hook.Load().edit(ctx, message)
-	request.data = mem.BufferSlice{mem.SliceBuffer(edited)}
-	return report, err
-}
-
 // forwardStream forwards a call with any number of messages in both directions.
-func (f *forwarder) forwardStream(method string, kubelet grpc.ServerStream) error {
+func (s *Shim) forwardStream(method string, kubelet grpc.ServerStream) error {
 	ctx, cancel := context.WithCancelCause(outgoingContext(kubelet.Context()))
 	defer cancel(nil)
-	runtime, err := f.runtime.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method,
+	runtime, err := s.runtime.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method,
 		grpc.CallContentSubtype(contentSubtype(kubelet.Context())))
 	if err != nil {
 		return err
@@ -136,14 +112,14 @@ func (f *forwarder) forwardStream(method string, kubelet grpc.ServerStream) erro
 	if path.Base(method) == containerEvents {
 		go func() {
 			select {
-			case <-f.draining:
+			case <-s.draining:
 				cancel(errDraining)
 			case <-ctx.Done():
 			}
 		}()
 	}
-	go f.copyRequests(cancel, kubelet, runtime)
-	err = f.copyReplies(kubelet, runtime)
+	go copyRequests(cancel, kubelet, runtime)
+	err = s.copyReplies(kubelet, runtime)
 	kubelet.SetTrailer(withoutReserved(runtime.Trailer()))
 	if errors.Is(context.Cause(ctx), errDraining) {
 		return errDraining
@@ -153,7 +129,7 @@ func (f *forwarder) forwardStream(method string, kubelet grpc.ServerStream) erro
 
 // copyRequests sends the kubelet's messages to the runtime. If sending fails, the stream
 // has ended and copyReplies receives its status.
-func (f *forwarder) copyRequests(cancel context.CancelCauseFunc, kubelet grpc.ServerStream, runtime grpc.ClientStream) {
+func copyRequests(cancel context.CancelCauseFunc, kubelet grpc.ServerStream, runtime grpc.ClientStream) {
 	for {
 		var m frame
 		switch err := kubelet.RecvMsg(&m); {
@@ -172,9 +148,9 @@ func (f *forwarder) copyRequests(cancel context.CancelCauseFunc, kubelet grpc.Se
 
 // copyReplies sends the runtime's header and messages to the kubelet, and returns the
 // runtime's status.
-func (f *forwarder) copyReplies(kubelet grpc.ServerStream, runtime grpc.ClientStream) error {
+func (s *Shim) copyReplies(kubelet grpc.ServerStream, runtime grpc.ClientStream) error {
 	if header, err := runtime.Header(); err == nil && header != nil {
-		f.answered.Store(true)
+		s.answered.Store(true)
 		if err := kubelet.SendHeader(withoutReserved(header)); err != nil {
 			return err
 		}
@@ -278,7 +254,6 @@ func (s *Shim) dialRuntime(ctx context.Context, _ string) (conn net.Conn, err er
 // watchRuntime keeps the metric of the connection up to date until ctx ends. While the runtime
 // is unreachable it logs the reason once a minute.
 func (s *Shim) watchRuntime(ctx context.Context, conn *grpc.ClientConn) {
-	log := s.log()
 	var logged time.Time
 	down := false // was logged
 	for {
@@ -286,24 +261,28 @@ func (s *Shim) watchRuntime(ctx context.Context, conn *grpc.ClientConn) {
 		if state == connectivity.Idle {
 			conn.Connect() // a wrong endpoint is logged before the first call
 		}
-		s.Metrics.setConnected(state == connectivity.Ready)
+		connected := 0.0
+		if state == connectivity.Ready {
+			connected = 1
+		}
+		s.Metrics.connected.Set(connected)
 		switch {
 		case state == connectivity.TransientFailure && time.Since(logged) >= logInterval:
 			err := errors.New("connected, but the runtime has sent no data yet")
 			if last := s.dialed.Load(); last != nil {
 				err = cmp.Or(*last, err)
 			}
-			log.Warn("container runtime unreachable, CRI calls fail", "endpoint", s.Runtime, "error", err)
+			s.Log.Warn("container runtime unreachable, CRI calls fail", "endpoint", s.Runtime, "error", err)
 			logged, down = time.Now(), true
 		case state == connectivity.Ready && down:
-			log.Info("container runtime connected", "endpoint", s.Runtime)
+			s.Log.Info("container runtime connected", "endpoint", s.Runtime)
 			down = false
 		}
 		changed, cancel := context.WithTimeout(ctx, logInterval) // an unreachable runtime stays in one state
 		conn.WaitForStateChange(changed, state)
 		cancel()
 		if ctx.Err() != nil {
-			s.Metrics.setConnected(false)
+			s.Metrics.connected.Set(0)
 			return
 		}
 	}

@@ -112,9 +112,6 @@ type Hook struct {
 	// block. The author of a pod controls the size of the fields of the Report, except Detail.
 	Report func(Report)
 
-	// Metrics counts outcomes; nil counts nothing.
-	Metrics *Metrics
-
 	large     sync.Mutex // held while a large request is decided
 	largePods sync.Mutex // held while a large dnsConfig is decided; locked after large
 }
@@ -147,9 +144,9 @@ const largeRequest = 256 << 10
 // sends only the last. 200,000 of them take 30 MB while they are decided.
 const largeConfig = 10_000
 
-// edit returns the request to forward to the runtime, and what it has reported. If the request must fail,
-// it returns the error for the kubelet.
-func (h *Hook) edit(ctx context.Context, request []byte) (edited []byte, r Report, failure error) {
+// edit returns the request to forward to the runtime, and what it has reported and counted in m. If the request
+// must fail, it returns the error for the kubelet.
+func (h *Hook) edit(ctx context.Context, request []byte, m *Metrics) (edited []byte, r Report, failure error) {
 	if len(request) >= largeRequest {
 		h.large.Lock()
 		defer h.large.Unlock()
@@ -161,8 +158,9 @@ func (h *Hook) edit(ctx context.Context, request []byte) (edited []byte, r Repor
 			edited, failure, r.Outcome, r.Detail = request, nil, Panicked, fmt.Sprint(p)
 		}
 		r.Detail = excerpt.Text(r.Detail, excerpt.MaxMessage)
-		h.Metrics.observeSandbox(r.Outcome, time.Since(began))
-		h.report(r)
+		m.sandboxes.WithLabelValues(string(r.Outcome)).Inc()
+		m.decision.Observe(time.Since(began).Seconds())
+		h.report(r, m)
 	}()
 	if s, err := parseSandbox(request); err != nil {
 		r.Outcome, r.Detail = MalformedRequest, err.Error()
@@ -203,10 +201,10 @@ func (h *Hook) mustFail(r *Report) bool {
 }
 
 // report calls h.Report. A panic in it is counted, and does not end the process.
-func (h *Hook) report(r Report) {
+func (h *Hook) report(r Report, m *Metrics) {
 	defer func() {
 		if recover() != nil {
-			h.Metrics.countReportPanic()
+			m.panics.Inc()
 		}
 	}()
 	h.Report(r)

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -299,15 +298,15 @@ func TestHook_Failures(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			h, reports := newHook(t, autopath)
-			h.Metrics = NewMetrics(prometheus.NewRegistry())
+			m := NewMetrics(nil)
 			tt.breakHook(h)
-			if got := edit(h, tt.request); !bytes.Equal(got, tt.request) {
+			if got, _, err := h.edit(t.Context(), tt.request, m); err != nil || !bytes.Equal(got, tt.request) {
 				t.Error("the request is changed")
 			}
 			if len(*reports) != 1 || (*reports)[0].Outcome != tt.want || (*reports)[0].Detail == "" {
 				t.Errorf("reports %+v, want one %q with a detail", *reports, tt.want)
 			}
-			if n := testutil.ToFloat64(h.Metrics.sandboxes.WithLabelValues(string(tt.want))); n != 1 {
+			if n := testutil.ToFloat64(m.sandboxes.WithLabelValues(string(tt.want))); n != 1 {
 				t.Errorf("%v counted as %s, want 1", n, tt.want)
 			}
 		})
@@ -346,7 +345,7 @@ func TestHook_CrossCheck(t *testing.T) {
 			h.Mode = tt.mode
 			sent := sandboxRequest(tt.pod, hostDNS)
 			sent.Config.Hostname, sent.Config.Linux = tt.hostname, tt.linux
-			h.edit(t.Context(), marshal(t, sent))
+			h.edit(t.Context(), marshal(t, sent), NewMetrics(nil))
 			if r := (*reports)[0]; r.Outcome != tt.want || !strings.Contains(r.Detail, tt.detail) || len(r.Detail) > excerpt.MaxMessage {
 				t.Errorf("got %s, %.300q; want %s, %q", r.Outcome, r.Detail, tt.want, tt.detail)
 			}
@@ -357,13 +356,13 @@ func TestHook_CrossCheck(t *testing.T) {
 // TestHook_ReportPanics checks that a panic in Report is counted and changes nothing else.
 func TestHook_ReportPanics(t *testing.T) {
 	h, _ := newHook(t, plain)
-	h.Metrics = NewMetrics(prometheus.NewRegistry())
+	m := NewMetrics(nil)
 	h.Report = func(Report) { panic("oh") }
 	request := marshal(t, sandboxRequest(plain, nil))
-	if bytes.Equal(edit(h, request), request) {
+	if edited, _, err := h.edit(t.Context(), request, m); err != nil || bytes.Equal(edited, request) {
 		t.Error("the request is unchanged")
 	}
-	if n := testutil.ToFloat64(h.Metrics.panics); n != 1 {
+	if n := testutil.ToFloat64(m.panics); n != 1 {
 		t.Errorf("%v panics counted, want 1", n)
 	}
 }
@@ -426,7 +425,7 @@ func TestShim_ConcurrentSandboxes(t *testing.T) {
 
 // edit returns the request that h forwards.
 func edit(h *Hook, request []byte) []byte {
-	edited, _, _ := h.edit(context.Background(), request)
+	edited, _, _ := h.edit(context.Background(), request, NewMetrics(nil))
 	return edited
 }
 
@@ -459,7 +458,7 @@ func TestHook_FailUnknown(t *testing.T) {
 			request := sandboxRequest(autopath, kubeletDNS)
 			request.Config.Annotations = map[string]string{configSource: tt.source}
 			sent := marshal(t, request)
-			got, _, err := h.edit(t.Context(), sent)
+			got, _, err := h.edit(t.Context(), sent, NewMetrics(nil))
 			if !bytes.Equal(got, sent) || (status.Code(err) == codes.Unavailable) != tt.failed ||
 				err != nil && !strings.Contains(err.Error(), tt.err.Error()) {
 				t.Errorf("error %v, want one: %v", err, tt.failed)

@@ -75,7 +75,7 @@ func TestHook_LargeRequests(t *testing.T) {
 			request := marshal(t, sent)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			h.edit(t.Context(), request)
+			h.edit(t.Context(), request, NewMetrics(nil))
 			runtime.ReadMemStats(&after)
 			if mallocs, allocated := after.Mallocs-before.Mallocs,
 				after.TotalAlloc-before.TotalAlloc; mallocs > maxMallocs || allocated > maxAllocated {
@@ -114,13 +114,13 @@ func TestHook_LargeAtOnce(t *testing.T) {
 	large := marshal(t, sent)
 	var all sync.WaitGroup
 	for range 5 {
-		all.Go(func() { h.edit(t.Context(), large) })
+		all.Go(func() { h.edit(t.Context(), large, NewMetrics(nil)) })
 	}
 	for deciding.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	for range 5 {
-		h.edit(t.Context(), request)
+		h.edit(t.Context(), request, NewMetrics(nil))
 	}
 	if small.Load() != 5 {
 		t.Errorf("%d small requests decided beside a large one", small.Load())

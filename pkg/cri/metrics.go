@@ -5,14 +5,14 @@ package cri
 
 import (
 	"path"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
-// Metrics counts the calls that a [Shim] forwards. A nil *Metrics counts nothing.
+// Metrics counts the calls that a [Shim] forwards.
 //
 // The label values are closed sets: the methods of CRI and "other", the codes of gRPC and
 // "other", and the constants of [Outcome].
@@ -24,27 +24,28 @@ type Metrics struct {
 	connected prometheus.Gauge
 }
 
-// NewMetrics returns metrics that are registered with r. It panics if r has them already.
+// NewMetrics returns metrics that are registered with r, or with nothing if it is nil. It panics if r has them already.
 func NewMetrics(r prometheus.Registerer) *Metrics {
+	register := promauto.With(r)
 	m := &Metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+		requests: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_cri_requests_total",
 			Help: "Calls forwarded to the container runtime, by method and gRPC code.",
 		}, []string{"method", "code"}),
-		sandboxes: prometheus.NewCounterVec(prometheus.CounterOpts{
+		sandboxes: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "dnsconfigurer_sandbox_decisions_total",
 			Help: "RunPodSandbox requests, by outcome.",
 		}, []string{"outcome"}),
-		decision: prometheus.NewHistogram(prometheus.HistogramOpts{
+		decision: register.NewHistogram(prometheus.HistogramOpts{
 			Name:    "dnsconfigurer_sandbox_decision_seconds",
 			Help:    "Time that the shim adds to a RunPodSandbox request, including the pod lookup.",
 			Buckets: prometheus.ExponentialBuckets(0.00005, 4, 9), // 50 us to 3.3 s
 		}),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{
+		panics: register.NewCounter(prometheus.CounterOpts{
 			Name: "dnsconfigurer_sandbox_report_panics_total",
 			Help: "Panics while the outcome of a RunPodSandbox request was reported.",
 		}),
-		connected: prometheus.NewGauge(prometheus.GaugeOpts{
+		connected: register.NewGauge(prometheus.GaugeOpts{
 			Name: "dnsconfigurer_runtime_connected",
 			Help: "1 if the shim is connected to the container runtime. It connects when the kubelet makes a call.",
 		}),
@@ -52,14 +53,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	for _, o := range outcomes {
 		m.sandboxes.WithLabelValues(string(o)) // an alert needs the series before the first event
 	}
-	r.MustRegister(m.requests, m.sandboxes, m.decision, m.panics, m.connected)
 	return m
 }
 
 func (m *Metrics) countCall(method string, err error) {
-	if m == nil {
-		return
-	}
 	name := "other"
 	if isKnown(method) {
 		name = path.Base(method)
@@ -69,29 +66,4 @@ func (m *Metrics) countCall(method string, err error) {
 		code = c.String()
 	}
 	m.requests.WithLabelValues(name, code).Inc()
-}
-
-func (m *Metrics) countReportPanic() {
-	if m != nil {
-		m.panics.Inc()
-	}
-}
-
-func (m *Metrics) observeSandbox(o Outcome, took time.Duration) {
-	if m == nil {
-		return
-	}
-	m.sandboxes.WithLabelValues(string(o)).Inc()
-	m.decision.Observe(took.Seconds())
-}
-
-func (m *Metrics) setConnected(connected bool) {
-	if m == nil {
-		return
-	}
-	value := 0.0
-	if connected {
-		value = 1
-	}
-	m.connected.Set(value)
 }

@@ -33,6 +33,7 @@ import (
 func serveInMemory(t *testing.T, s *Shim, conn *grpc.ClientConn) (kubelet runtimeapi.RuntimeServiceClient, stop func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
+	s.Metrics, s.Log = NewMetrics(nil), slog.New(slog.DiscardHandler)
 	s.SetHook(passHook())
 	toShim := inMemory(t, func(l net.Listener) {
 		s.Listener = l

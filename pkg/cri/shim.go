@@ -38,8 +38,8 @@ const greetTimeout = 20 * time.Second
 type Shim struct {
 	Listener net.Listener // closed by Run
 	Runtime  string       // endpoint of the runtime, such as "unix:///run/containerd/containerd.sock"
-	Metrics  *Metrics     // of the calls; nil counts nothing
-	Log      *slog.Logger // of the connection to the runtime; nil discards
+	Metrics  *Metrics
+	Log      *slog.Logger
 
 	// DrainTimeout is how long calls in progress may last after the context of Run is
 	// done; 0 is 4 seconds.
@@ -51,10 +51,11 @@ type Shim struct {
 	Started func(id string, r Report)
 	Stopped func(id string)
 
-	running  atomic.Bool
-	calls    atomic.Int64
+	runtime  grpc.ClientConnInterface
+	draining <-chan struct{} // closed when open-ended streams must end
+	calls    atomic.Int64    // in progress
 	hook     atomic.Pointer[Hook]
-	answered atomic.Bool           // the runtime has answered a call
+	answered atomic.Bool           // by the first header or message of the runtime
 	dialed   atomic.Pointer[error] // of the last attempt to connect to the runtime
 }
 
@@ -96,11 +97,8 @@ func (s *Shim) Alive(ctx context.Context) error {
 // Run serves until ctx is done and then waits for the calls in progress, up to
 // DrainTimeout. Event streams, which last as long as the runtime, end at once. Run does not wait for
 // the runtime: while the runtime is down, calls fail as they do without a shim. It returns nil when
-// ctx is done, and panics if it is called twice.
+// ctx is done. It must be called once.
 func (s *Shim) Run(ctx context.Context) error {
-	if s.running.Swap(true) {
-		panic("cri: second call of Shim.Run")
-	}
 	if l, ok := s.Listener.(*Listener); ok {
 		defer l.HoldLock()() // a second shim must not start while this one drains
 	}
@@ -119,18 +117,13 @@ func (s *Shim) Run(ctx context.Context) error {
 
 // serve is Run with a connection to the runtime.
 func (s *Shim) serve(ctx context.Context, runtime grpc.ClientConnInterface) error {
-	if s.hook.Load() == nil {
-		return errors.Join(errors.New("the shim has no hook: call SetHook before Run"), s.Listener.Close())
-	}
 	draining := make(chan struct{})
-	f := &forwarder{runtime: runtime, hook: &s.hook, draining: draining, metrics: s.Metrics,
-		started: s.Started, stopped: s.Stopped, answered: &s.answered, calls: &s.calls}
+	s.runtime, s.draining = runtime, draining
 	server := grpc.NewServer(
 		grpc.ForceServerCodecV2(rawCodec{}),
-		grpc.UnknownServiceHandler(f.handle),
+		grpc.UnknownServiceHandler(s.handle),
 		// The kubelet and the runtime have limits of their own, with their own errors.
 		grpc.MaxRecvMsgSize(math.MaxInt32),
-		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.WaitForHandlers(true),
 	)
 	served := make(chan error, 1)
@@ -149,8 +142,6 @@ func (s *Shim) serve(ctx context.Context, runtime grpc.ClientConnInterface) erro
 	return nil
 }
 
-func (s *Shim) log() *slog.Logger { return cmp.Or(s.Log, slog.New(slog.DiscardHandler)) }
-
 // dial returns a connection to the runtime. It connects on the first call and reconnects
 // within a second after the connection was lost.
 func dial(endpoint string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
@@ -161,11 +152,7 @@ func dial(endpoint string, options ...grpc.DialOption) (*grpc.ClientConn, error)
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: greetTimeout,
 		}),
-		grpc.WithDefaultCallOptions(
-			grpc.ForceCodecV2(rawCodec{}),
-			grpc.MaxCallRecvMsgSize(math.MaxInt32),
-			grpc.MaxCallSendMsgSize(math.MaxInt32),
-		),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(math.MaxInt32)),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithIdleTimeout(0),
 	)...)
@@ -182,7 +169,7 @@ func (s *Shim) drain(ctx context.Context, server *grpc.Server, endStreams func()
 	draining, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	deadline := time.AfterFunc(cmp.Or(s.DrainTimeout, defaultDrainTimeout), func() {
-		s.log().Warn("calls cancelled: they took longer than the limit of a drain", "calls", s.Calls())
+		s.Log.Warn("calls cancelled: they took longer than the limit of a drain", "calls", s.Calls())
 		cancel()
 		server.Stop()
 	})
@@ -224,7 +211,9 @@ func watchGoAway(ctx context.Context, server *grpc.Server) (awaitGoAway func()) 
 // file. The shim would forward each call to itself until it runs out of memory. Paths that do not
 // exist yet are compared as far as their directories exist.
 func CheckEndpoints(listen, runtime string) error {
-	if resolve(listen) == resolve(runtime) || sameSocket(listen, runtime) {
+	a, _ := os.Stat(listen)
+	b, _ := os.Stat(runtime)
+	if resolve(listen) == resolve(runtime) || os.SameFile(a, b) { // a bind mount has the inode of its source
 		return fmt.Errorf("runtime endpoint %q is the socket of the shim %q: set runtimeEndpoint to "+
 			"the socket of the container runtime", runtime, listen)
 	}
@@ -243,15 +232,4 @@ func resolve(path string) string {
 		}
 		dir, rest = filepath.Dir(dir), filepath.Join(filepath.Base(dir), rest)
 	}
-}
-
-// sameSocket reports whether both paths lead to one file. A bind mount has the device and the
-// inode of its source.
-func sameSocket(a, b string) bool {
-	x, err := os.Stat(a)
-	if err != nil {
-		return false
-	}
-	y, err := os.Stat(b)
-	return err == nil && os.SameFile(x, y)
 }

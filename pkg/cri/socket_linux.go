@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,11 +38,14 @@ func Listen(path string) (*Listener, error) {
 func Inherit(path string, socket *os.File) (*Listener, error) {
 	defer socket.Close()
 	return lockAndOpen(path, func(path string) (*net.UnixListener, error) {
-		l, err := inherit(path, socket)
-		if err != nil {
-			return nil, fmt.Errorf("inheriting the socket of the service manager: %w", err)
+		l, err := net.FileListener(socket)
+		if err == nil {
+			if err = checkInherited(path, l); err == nil {
+				return l.(*net.UnixListener), nil
+			}
+			l.Close()
 		}
-		return l, nil
+		return nil, fmt.Errorf("inheriting the socket of the service manager: %w", err)
 	})
 }
 
@@ -131,33 +135,15 @@ func removeStaleSocket(path string) error {
 	return nil
 }
 
-// inherit returns a listener on socket if it is private and listens at path.
-func inherit(path string, socket *os.File) (*net.UnixListener, error) {
-	l, err := net.FileListener(socket)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkInherited(path, l); err != nil {
-		l.Close()
-		return nil, err
-	}
-	return l.(*net.UnixListener), nil
-}
-
+// checkInherited returns an error unless l is private and listens at path.
 func checkInherited(path string, l net.Listener) error {
 	socket, isUnix := l.(*net.UnixListener)
 	if a := l.Addr(); !isUnix || a.Network() != "unix" || a.String() != path {
 		return fmt.Errorf("got %s socket %q, want unix stream socket %q: set ListenStream= to the path on which the shim listens",
 			a.Network(), a, path)
 	}
-	raw, err := socket.SyscallConn()
+	listens, err := option(socket, func(fd int) (int, error) { return unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN) })
 	if err != nil {
-		return err
-	}
-	var listens int
-	var optErr error
-	err = raw.Control(func(fd uintptr) { listens, optErr = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ACCEPTCONN) })
-	if err := errors.Join(err, optErr); err != nil {
 		return err
 	}
 	if listens == 0 {
@@ -195,7 +181,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if uid, err := peerUID(c); err == nil && uid == os.Geteuid() {
+		peer, err := option(c, func(fd int) (*unix.Ucred, error) { return unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED) })
+		if err == nil && int(peer.Uid) == os.Geteuid() {
 			l.unserved.Add(1)
 			return &conn{UnixConn: c, served: sync.OnceFunc(l.unserved.Done)}, nil
 		}
@@ -234,19 +221,12 @@ func (c *conn) Close() error {
 	return c.UnixConn.Close()
 }
 
-// peerUID returns the user ID of the process at the other end of c.
-func peerUID(c *net.UnixConn) (int, error) {
+// option returns the option of a socket that get reads.
+func option[T any](c syscall.Conn, get func(fd int) (T, error)) (value T, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return 0, err
+		return value, err
 	}
-	var cred *unix.Ucred
-	var credErr error
-	err = raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	if err := errors.Join(err, credErr); err != nil {
-		return 0, err
-	}
-	return int(cred.Uid), nil
+	control := raw.Control(func(fd uintptr) { value, err = get(int(fd)) })
+	return value, errors.Join(control, err)
 }

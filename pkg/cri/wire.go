@@ -108,75 +108,77 @@ func rangeFields(message []byte, yield func(field) error) error {
 	return nil
 }
 
-// checkBytes returns an error if the wire type of f is not that of bytes, texts and messages.
-func (f field) checkBytes() error {
-	if f.kind != protowire.BytesType {
-		return fmt.Errorf("field %d has wire type %d, want %d", f.number, f.kind, protowire.BytesType)
-	}
-	return nil
+// A reader reads the fields of a message, by their numbers. A field may occur several times, as in every protocol
+// buffer: messages are merged, the last scalar wins.
+type reader map[protowire.Number]func(field) error
+
+func (r reader) read(message []byte) error {
+	return rangeFields(message, func(f field) error {
+		if read := r[f.number]; read != nil {
+			return read(f)
+		}
+		return nil
+	})
 }
 
-// parseSandbox reads a RunPodSandboxRequest. A field may occur several times, as in every
-// protocol buffer: messages are merged, the last scalar wins.
+// bytesField reads a field that has bytes, a text or a message.
+func bytesField(read func(value []byte) error) func(field) error {
+	return func(f field) error {
+		if f.kind != protowire.BytesType {
+			return fmt.Errorf("field %d has wire type %d, want %d", f.number, f.kind, protowire.BytesType)
+		}
+		return read(f.value)
+	}
+}
+
+func textField(text *string) func(field) error {
+	return bytesField(func(value []byte) error { *text = string(value); return nil })
+}
+
+func listField(list *[]string) func(field) error {
+	return bytesField(func(value []byte) error { *list = append(*list, string(value)); return nil })
+}
+
+func messageField(fields reader) func(field) error { return bytesField(fields.read) }
+
+// parseSandbox reads a RunPodSandboxRequest.
 func parseSandbox(request []byte) (Sandbox, error) {
 	s := Sandbox{Annotations: map[string]string{}}
-	err := rangeFields(request, func(f field) error {
-		if f.number != requestConfig {
-			return nil
-		}
-		if err := f.checkBytes(); err != nil {
-			return err
-		}
-		return rangeFields(f.value, s.readConfig)
-	})
+	dns := reader{dnsServers: listField(&s.DNS.Nameservers), dnsSearches: listField(&s.DNS.Searches), dnsOptions: listField(&s.DNS.Options)}
+	err := reader{requestConfig: messageField(reader{
+		configMetadata:    s.metadataField(),
+		configHostname:    textField(&s.Hostname),
+		configDNS:         bytesField(func(message []byte) error { s.HasDNS = true; return dns.read(message) }),
+		configLabels:      bytesField(func([]byte) error { return nil }),
+		configAnnotations: s.annotationField(),
+		configLinux:       messageField(reader{linuxSecurity: messageField(reader{securityNamespaces: s.namespacesField()})}),
+	})}.read(request)
 	return s, err
 }
 
-func (s *Sandbox) readConfig(f field) error {
-	switch f.number {
-	case configMetadata, configHostname, configDNS, configLabels, configAnnotations, configLinux:
-		if err := f.checkBytes(); err != nil {
-			return err
+// metadataField reads a PodSandboxMetadata.
+func (s *Sandbox) metadataField() func(field) error {
+	return messageField(reader{
+		metadataName: textField(&s.Name), metadataUID: textField(&s.UID), metadataNamespace: textField(&s.Namespace),
+	})
+}
+
+func (s *Sandbox) annotationField() func(field) error {
+	return bytesField(func(entry []byte) error {
+		key, value, err := readEntry(entry)
+		s.Annotations[key] = value
+		return err
+	})
+}
+
+// namespacesField reads a NamespaceOption.
+func (s *Sandbox) namespacesField() func(field) error {
+	return messageField(reader{namespaceNetwork: func(f field) error {
+		if f.kind == protowire.VarintType {
+			s.HostNetwork = f.varint == namespaceModeNode
 		}
-	}
-	switch f.number {
-	case configMetadata:
-		return rangeFields(f.value, s.readMetadata)
-	case configHostname:
-		s.Hostname = string(f.value)
-	case configDNS:
-		s.HasDNS = true
-		return rangeFields(f.value, s.readDNS)
-	case configAnnotations:
-		return s.readAnnotation(f.value)
-	case configLinux:
-		return s.readLinux(f.value)
-	}
-	return nil
-}
-
-func (s *Sandbox) readMetadata(f field) error {
-	texts := map[protowire.Number]*string{metadataName: &s.Name, metadataUID: &s.UID, metadataNamespace: &s.Namespace}
-	if text := texts[f.number]; text != nil {
-		*text = string(f.value)
-		return f.checkBytes()
-	}
-	return nil
-}
-
-func (s *Sandbox) readDNS(f field) error {
-	lists := map[protowire.Number]*[]string{dnsServers: &s.DNS.Nameservers, dnsSearches: &s.DNS.Searches, dnsOptions: &s.DNS.Options}
-	if list := lists[f.number]; list != nil {
-		*list = append(*list, string(f.value))
-		return f.checkBytes()
-	}
-	return nil
-}
-
-func (s *Sandbox) readAnnotation(entry []byte) error {
-	key, value, err := readEntry(entry)
-	s.Annotations[key] = value
-	return err
+		return nil
+	}})
 }
 
 // readEntry reads an entry of a map of strings.
@@ -192,32 +194,6 @@ func readEntry(entry []byte) (key, value string, err error) {
 		return nil
 	})
 	return key, value, err
-}
-
-func (s *Sandbox) readLinux(message []byte) error {
-	return rangeMessages(message, linuxSecurity, func(security []byte) error {
-		return rangeMessages(security, securityNamespaces, s.readNamespaces)
-	})
-}
-
-// readNamespaces reads a NamespaceOption.
-func (s *Sandbox) readNamespaces(message []byte) error {
-	return rangeFields(message, func(f field) error {
-		if f.number == namespaceNetwork && f.kind == protowire.VarintType {
-			s.HostNetwork = f.varint == namespaceModeNode
-		}
-		return nil
-	})
-}
-
-// rangeMessages calls yield for each message in the field with the given number.
-func rangeMessages(message []byte, number protowire.Number, yield func([]byte) error) error {
-	return rangeFields(message, func(f field) error {
-		if f.number != number || f.kind != protowire.BytesType {
-			return nil
-		}
-		return yield(f.value)
-	})
 }
 
 // setDNS returns a copy of request with dns as its DNS configuration. All other bytes stay

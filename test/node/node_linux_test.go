@@ -5,6 +5,7 @@ package node
 
 import (
 	"context"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -96,7 +97,7 @@ func (m *machine) startShim(t *testing.T, hook *cri.Hook) shim {
 	l := must.Get(cri.Listen(path))(t)
 	reports := make(chan cri.Report, 100) // more than any test causes before it reads them
 	hook.Report = func(r cri.Report) { reports <- r }
-	s := &cri.Shim{Listener: l, Runtime: "unix://" + m.endpoint()}
+	s := &cri.Shim{Listener: l, Runtime: "unix://" + m.endpoint(), Metrics: cri.NewMetrics(nil), Log: slog.New(slog.DiscardHandler)}
 	s.SetHook(hook)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
