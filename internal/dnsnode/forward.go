@@ -57,10 +57,7 @@ func (s *server) newForwarder(c forwarding) (*forwarder, error) {
 		return nil, err
 	}
 	if c.ResolvConf != "" && (f.hostClient != nil || f.cluster != nil) {
-		var err error
-		if f.host, err = hostresolv.New(hostresolv.Config{Path: c.ResolvConf, Logger: s.log}); err != nil {
-			return nil, err
-		}
+		f.host = hostresolv.New(hostresolv.Config{Path: c.ResolvConf, Logger: s.log})
 		f.readHost()
 	}
 	return f, nil

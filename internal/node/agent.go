@@ -22,6 +22,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodefacts"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
 
@@ -100,10 +101,7 @@ func (s *server) apply(c AgentConfig) (daemon.Task, error) {
 		return nil, lookups.ClientErr
 	}
 	lookups.pods.FollowAnnotations(FollowedAnnotations(), s.agent.PodChanged)
-	host, err := NewHostWatcher(c.Node.HostConfig(), s.Log)
-	if err != nil {
-		return nil, err
-	}
+	host := hostresolv.New(c.Node.HostConfig(s.Log))
 	hook := &cri.Hook{Engine: c.Engine, Mode: c.Mode(), HostFiles: HostFiles(host),
 		Lookup: lookups.Lookup(c.Mode()), Report: lookups.Reporter.Report}
 	follow := FollowHost(host, lookups.Reporter, s.agent.HostChanged) // before the decisions with new settings
@@ -115,7 +113,7 @@ func (s *server) apply(c AgentConfig) (daemon.Task, error) {
 	s.facts.Store(facts)
 	LogApplied(s.Log, c.Node, hook)
 	s.lookups.Store(lookups)
-	return func(ctx context.Context) error { return daemon.RunAll(ctx, RunHostWatcher(host), follow, lookups.Run) }, nil
+	return func(ctx context.Context) error { return daemon.RunAll(ctx, host.Run, follow, lookups.Run) }, nil
 }
 
 // serve serves relays and shims until ctx ends.

@@ -6,7 +6,6 @@ package node
 import (
 	"context"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,10 +29,7 @@ func TestFollowHost(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		api := &eventAPI{}
-		w, err := NewHostWatcher(hostresolv.Config{Path: path}, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := hostresolv.New(hostresolv.Config{Path: path})
 		reporter := newReporter(t, api, io.Discard)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)

@@ -131,33 +131,13 @@ func loadClient(kubeconfig, userAgent string) (rest.Interface, error) {
 	return api, err
 }
 
-// NewHostWatcher returns the watcher of the host's file, nil if the node has none.
-func NewHostWatcher(cfg hostresolv.Config, log *slog.Logger) (*hostresolv.Watcher, error) {
-	if cfg.Path == "" {
-		return nil, nil
-	}
-	cfg.Logger = log
-	return hostresolv.New(cfg)
-}
-
-// RunHostWatcher returns the task of w. A nil w has nothing to do.
-func RunHostWatcher(w *hostresolv.Watcher) func(context.Context) error {
-	if w == nil {
-		return daemon.NoTask
-	}
-	return w.Run
-}
-
 // reportInterval is the time after which a lasting problem is reported again: an event is deleted
 // an hour after the last one (--event-ttl of kube-apiserver).
 const reportInterval = 30 * time.Minute
 
 // FollowHost returns a task that calls changed for each change of the file of w after the call of FollowHost,
-// and reports when the file is unusable, and when it is usable again. A nil w has no file.
+// and reports when the file is unusable, and when it is usable again.
 func FollowHost(w *hostresolv.Watcher, r *Reporter, changed func()) func(context.Context) error {
-	if w == nil {
-		return daemon.NoTask
-	}
 	s, newer := w.Current()
 	return func(ctx context.Context) error {
 		interval := time.NewTicker(reportInterval)
@@ -185,21 +165,18 @@ func FollowHost(w *hostresolv.Watcher, r *Reporter, changed func()) func(context
 // hostProblem returns why the host's file is unusable, and what pods get instead. "": it is usable.
 func hostProblem(s hostresolv.Snapshot) string {
 	switch {
-	case s.Problem.Err == nil:
+	case s.Problem == nil:
 		return ""
 	case s.File.Err == nil && len(s.File.Nameservers) > 0:
-		return s.Problem.Err.Error() + "; pods get its last usable content"
+		return s.Problem.Error() + "; pods get its last usable content"
 	default:
-		return s.Problem.Err.Error()
+		return s.Problem.Error()
 	}
 }
 
-// HostFiles returns a cri.Hook.HostFiles that reads the files of w. A nil w has no files.
+// HostFiles returns a cri.Hook.HostFiles that reads the files of w.
 func HostFiles(w *hostresolv.Watcher) func() cri.HostFiles {
 	return func() cri.HostFiles {
-		if w == nil {
-			return cri.HostFiles{}
-		}
 		s := w.Reread()
 		return cri.HostFiles{Pods: s.File, Kubelet: s.Kubelet}
 	}

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"slices"
@@ -36,9 +37,9 @@ type Node struct {
 	// HostAssumed is set if nothing names the node's resolv.conf: it is that of this machine.
 	HostAssumed bool
 
-	uplink       string                // path of the uplink file of systemd-resolved
-	uplinkMode   hostresolv.UplinkMode // whether pods get the uplink file instead of the stub file
-	domainOrigin document.Location     // of ClusterDomain: the flag, or the file and its field
+	uplink       string            // path of the uplink file of systemd-resolved
+	useUplink    bool              // pods get the uplink file instead of the stub file
+	domainOrigin document.Location // of ClusterDomain: the flag, or the file and its field
 }
 
 // Engine returns an engine for n. Its errors name the flag or the field of the file. An error about a
@@ -55,8 +56,8 @@ func (n Node) Engine() (*policy.Engine, error) {
 }
 
 // HostConfig returns how the node's resolv.conf is read.
-func (n Node) HostConfig() hostresolv.Config {
-	return hostresolv.Config{Path: n.ResolvConf, Uplink: n.uplinkMode, UplinkPath: n.uplink}
+func (n Node) HostConfig(log *slog.Logger) hostresolv.Config {
+	return hostresolv.Config{Path: n.ResolvConf, Uplink: n.useUplink, UplinkPath: n.uplink, Logger: log}
 }
 
 // HostPaths returns the files that Host reads.
@@ -64,7 +65,7 @@ func (n Node) HostPaths() []string {
 	switch {
 	case n.ResolvConf == "":
 		return nil
-	case n.uplinkMode == hostresolv.UplinkNever:
+	case !n.useUplink:
 		return []string{n.ResolvConf}
 	}
 	return []string{n.ResolvConf, n.uplink}
@@ -77,12 +78,8 @@ func (n Node) Host() (resolvconf.File, []policy.Finding) {
 	switch {
 	case n.ResolvConf == "":
 		return resolvconf.File{}, nil
-	case n.uplinkMode != hostresolv.UplinkNever:
-		w, err := hostresolv.New(n.HostConfig())
-		if err != nil {
-			return resolvconf.File{Err: err}, nil
-		}
-		s, _ := w.Current()
+	case n.useUplink:
+		s, _ := hostresolv.New(n.HostConfig(nil)).Current()
 		return s.File, uplinkFindings(s)
 	}
 	f, err := os.Open(n.ResolvConf) // may be a pipe, such as <(...) of a shell
@@ -129,7 +126,7 @@ func (n Node) clusterDNSLength() []policy.Finding {
 
 // uplinkUsed reports that pods get host, an uplink file, instead of the file of the kubelet.
 func (n Node) uplinkUsed(host resolvconf.File) []policy.Finding {
-	if n.uplinkMode == hostresolv.UplinkNever || host.Path == "" || host.Path == n.ResolvConf {
+	if !n.useUplink || host.Path == "" || host.Path == n.ResolvConf {
 		return nil
 	}
 	return []policy.Finding{{
@@ -141,12 +138,12 @@ func (n Node) uplinkUsed(host resolvconf.File) []policy.Finding {
 
 // uplinkFindings reports a stub whose uplink file cannot be used.
 func uplinkFindings(s hostresolv.Snapshot) []policy.Finding {
-	if !s.Stub || s.Uplink || s.Problem.Err == nil {
+	if !s.Stub || s.Uplink || s.Problem == nil {
 		return nil
 	}
 	return []policy.Finding{{
 		Code: policy.CodeUplinkUnusable, Severity: policy.SeverityWarning, EnforcedBy: policy.EnforcedByDNSConfigurer,
-		Message: fmt.Sprintf("%s is the file of a stub resolver on the node, and pods get it unchanged: %v", s.Path, s.Problem.Err),
+		Message: fmt.Sprintf("%s is the file of a stub resolver on the node, and pods get it unchanged: %v", s.Path, s.Problem),
 		Field:   policy.FieldResolvConf, Hint: "start systemd-resolved or NetworkManager, or set node.hostResolver to the path of the file",
 	}}
 }
@@ -192,9 +189,7 @@ func newNode(c v1alpha1.NodeConfiguration, autopath v1alpha1.AutopathConfigurati
 	n.Rules = newNodeRules(c.Rules)
 	n.Autopath = policy.Autopath{ClusterDNSFallback: autopath.ClusterDNSFallback}
 	n.Autopath.NodeCache, _ = config.ParseAddr(autopath.NodeCache)
-	if c.HostResolver != "" && c.HostResolver != "never" {
-		n.uplinkMode = hostresolv.UplinkAuto
-	}
+	n.useUplink = c.HostResolver != "" && c.HostResolver != "never"
 	if strings.Contains(c.HostResolver, "/") {
 		n.uplink = c.HostResolver
 	}

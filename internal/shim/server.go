@@ -36,7 +36,7 @@ type server struct {
 	applied Config // the settings
 	saved   bool   // lastGood has applied
 
-	host       *hostresolv.Watcher // nil: the node has no host file
+	host       *hostresolv.Watcher // nil: there are no settings
 	hostCfg    hostresolv.Config   // of host
 	hostTask   slot
 	hostReport slot // reports an unusable host file as events, through lookups

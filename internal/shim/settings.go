@@ -12,6 +12,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 )
 
 // pollPeriod is how often the files are compared with what was read, and how often the shim
@@ -182,21 +183,14 @@ func (s *server) setClientProblem() {
 // apply applies c. If it fails, nothing has changed. The background tasks run after the next
 // call of startTasks.
 func (s *server) apply(c Config) error {
-	host := s.host
-	cfg := c.Node.HostConfig()
-	// The watcher is kept if its configuration is equal: it may have the last good content of
-	// a file that was removed.
-	if cfg != s.hostCfg {
-		var err error
-		if host, err = node.NewHostWatcher(cfg, s.Log); err != nil {
-			return err
-		}
-	}
 	if err := s.setLookups(node.NewLookupConfig(c.NodeServerConfiguration, false)); err != nil {
 		return err
 	}
-	if cfg != s.hostCfg {
-		s.host, s.hostCfg, s.hostTask.next = host, cfg, node.RunHostWatcher(host)
+	// The watcher is kept if its configuration is equal: it may have the last good content of
+	// a file that was removed.
+	if cfg := c.Node.HostConfig(s.Log); s.host == nil || cfg != s.hostCfg {
+		s.host, s.hostCfg = hostresolv.New(cfg), cfg
+		s.hostTask.next = s.host.Run
 	}
 	node.LogApplied(s.Log, c.Node, s.setHook(c))
 	return nil

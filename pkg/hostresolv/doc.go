@@ -17,7 +17,7 @@
 // mount is replaced by rename, the mount keeps the old file.
 //
 // If the file is the stub file of systemd-resolved, pods can get the uplink file instead
-// ([UplinkAuto]). A [Snapshot] then has both files: the one for pods, and the one that the
+// ([Config].Uplink). A [Snapshot] then has both files: the one for pods, and the one that the
 // kubelet gives to pods, for comparison.
 //
 // # Concurrency

@@ -20,11 +20,7 @@ func Example() {
 	path := filepath.Join(dir, "resolv.conf")
 	os.WriteFile(path, []byte("nameserver 192.0.2.1\n"), 0o644)
 
-	w, err := hostresolv.New(hostresolv.Config{Path: path, Poll: time.Millisecond})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	w := hostresolv.New(hostresolv.Config{Path: path, Poll: time.Millisecond})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- w.Run(ctx) }()
@@ -35,7 +31,7 @@ func Example() {
 	<-newer
 	host, _ = w.Current()
 	fmt.Print(host.File.Config())
-	fmt.Println("missing:", os.IsNotExist(host.Problem.Err))
+	fmt.Println("missing:", os.IsNotExist(host.Problem))
 
 	cancel()
 	fmt.Println("Run:", <-done)

@@ -78,14 +78,14 @@ func server(n int) string { return fmt.Sprintf("nameserver 10.0.0.%d\n", n) }
 // serves returns a function that reports whether a snapshot has the file server(n) and no
 // problem.
 func serves(n int) func(Snapshot) bool {
-	return func(s Snapshot) bool { return s.Problem.Err == nil && s.File.Config().String() == server(n) }
+	return func(s Snapshot) bool { return s.Problem == nil && s.File.Config().String() == server(n) }
 }
 
 // keeps returns a function that reports whether a snapshot still has the file server(n), with
 // this problem.
 func keeps(n int, problem string) func(Snapshot) bool {
 	return func(s Snapshot) bool {
-		return s.File.Config().String() == server(n) && strings.Contains(errorText(s.Problem.Err), problem)
+		return s.File.Config().String() == server(n) && strings.Contains(errorText(s.Problem), problem)
 	}
 }
 
@@ -102,10 +102,7 @@ func watch(t *testing.T, cfg Config) *runningWatcher {
 	t.Helper()
 	r := &runningWatcher{t: t, log: &logRecorder{}}
 	cfg.Poll, cfg.Logger = cmp.Or(cfg.Poll, 5*time.Millisecond), r.log.logger()
-	var err error
-	if r.Watcher, err = New(cfg); err != nil {
-		t.Fatal(err)
-	}
+	r.Watcher = New(cfg)
 	var cancel context.CancelFunc
 	r.ctx, cancel = context.WithTimeout(t.Context(), 2*time.Minute)
 	done := make(chan error)

@@ -18,7 +18,7 @@ func TestRun_NamedPipe(t *testing.T) {
 	for n := range 20 { // sometimes between a stat and an open
 		d.check(syscall.Mkfifo(d.path("pipe"), 0o644))
 		d.rename("pipe", "resolv.conf")
-		w.until("pipe", func(s Snapshot) bool { return strings.Contains(errorText(s.Problem.Err), "is a named pipe") })
+		w.until("pipe", func(s Snapshot) bool { return strings.Contains(errorText(s.Problem), "is a named pipe") })
 		d.replace("resolv.conf", server(n))
 		w.until("file", serves(n))
 	}

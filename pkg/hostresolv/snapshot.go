@@ -4,14 +4,13 @@
 package hostresolv
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"syscall"
 	"time"
@@ -33,39 +32,19 @@ type Snapshot struct {
 	// file, with its Err.
 	Kubelet resolvconf.File
 
-	Path   string            // Config.Path
-	Digest [sha256.Size]byte // SHA-256 of the text of File; zero if it could not be opened
-	Since  time.Time         // when this text was first read from File.Path
+	Path string // Config.Path
 
 	// Stub reports whether the file at Path is the stub file of systemd-resolved, or names
-	// the addresses of the stub only. With UplinkAuto also whether all its servers are on the
+	// the addresses of the stub only. With Config.Uplink also whether all its servers are on the
 	// loopback.
 	Stub bool
 
 	// Uplink reports whether File is the uplink file of systemd-resolved or NetworkManager.
 	Uplink bool
 
-	// Problem is the reason why the current file is not used; the zero value if it is.
-	// Until there is a good file, it is the problem of File.
-	Problem Problem
-}
-
-// Problem is a reason not to use a file.
-type Problem struct {
-	Err   error     // nil: no problem
-	Since time.Time // when the first of consecutive problems was found
-}
-
-// Loopback returns the nameservers of File on the loopback of the node. Pods cannot reach
-// them, and a DNS server on this node would forward queries to itself.
-func (s Snapshot) Loopback() []string {
-	var list []string
-	for _, e := range s.File.Nameservers {
-		if isLoopback(e.Text) {
-			list = append(list, e.Text)
-		}
-	}
-	return list
+	// Problem is the reason why the current file is not used; nil if it is. Until there is a good
+	// file, it is the problem of File.
+	Problem error
 }
 
 var errNoNameserver = errors.New("the file has no nameserver")
@@ -85,46 +64,30 @@ func checkUsable(f resolvconf.File) error {
 //  3. the file at Path, if it is good
 //  4. the last good file
 //  5. the file at Path
-func (s Snapshot) next(o observation, now time.Time) Snapshot {
-	next, kubelet, useUplink := s, o.read[0], len(o.read) > 1
-	if kubelet.file.Err == nil || s.Kubelet.Err != nil || s.Since.IsZero() {
-		next.Kubelet = kubelet.file
+func (s Snapshot) next(o observation) Snapshot {
+	next, kubelet, useUplink := s, o.read[0].file, len(o.read) > 1
+	if kubelet.Err == nil || s.Kubelet.Err != nil || s.Kubelet.Path == "" {
+		next.Kubelet = kubelet
 	}
-	problem, uplinkProblem := checkUsable(kubelet.file), error(nil)
+	problem, uplinkProblem := checkUsable(kubelet), error(nil)
 	if useUplink {
 		uplinkProblem = checkUsable(o.read[1].file)
 	}
 	switch {
 	case useUplink && uplinkProblem == nil: // 1
-		next.setFile(o.read[1], now)
-		next.Stub, next.Uplink, problem = true, true, nil
+		next.File, next.Stub, next.Uplink, problem = o.read[1].file, true, true, nil
 	case useUplink && s.Uplink: // 2
 	case problem == nil, checkUsable(s.File) != nil: // 3, 5
-		next.setFile(kubelet, now)
-		next.Stub, next.Uplink = o.stub, false
+		next.File, next.Stub, next.Uplink = kubelet, o.stub, false
 	} // else 4
 	if problem == nil && uplinkProblem != nil {
 		problem = fmt.Errorf("uplink file of %s: %w", o.writer, uplinkProblem)
 	}
-	switch next.Problem.Err = problem; {
-	case problem == nil:
-		next.Problem.Since = time.Time{}
-	case s.Problem.Err == nil:
-		next.Problem.Since = now
-	}
+	next.Problem = problem
 	return next
 }
 
-// setFile makes r the File of s.
-func (s *Snapshot) setFile(r reading, now time.Time) {
-	if s.Since.IsZero() || s.Digest != r.digest || s.File.Path != r.file.Path {
-		s.Since = now
-	}
-	s.File, s.Digest = r.file, r.digest
-}
-
-// errorText returns the text of err, or "". Errors are compared by it, because every read
-// returns new ones.
+// errorText returns the text of err, or "".
 func errorText(err error) string {
 	if err == nil {
 		return ""
@@ -172,7 +135,7 @@ func (w *Watcher) observe() observation {
 	kubelet, uplink := readFile(w.cfg.Path), ""
 	o := observation{read: []reading{kubelet}, stub: isStub(kubelet, w.cfg.UplinkPath)}
 	switch {
-	case w.cfg.Uplink != UplinkAuto:
+	case !w.cfg.Uplink:
 	case o.stub:
 		o.writer, uplink = "systemd-resolved", w.cfg.UplinkPath
 	case hasOnly(kubelet.file, isLoopback):
@@ -189,18 +152,14 @@ func (o observation) unchanged() bool {
 	return !slices.ContainsFunc(o.read, func(r reading) bool { return !r.unchanged() })
 }
 
-// equal reports whether other has the same texts and errors.
+// equal reports whether other has the same contents and errors.
 func (o observation) equal(other observation) bool {
-	return slices.EqualFunc(o.read, other.read, func(a, b reading) bool {
-		return a.file.Path == b.file.Path && a.digest == b.digest && errorText(a.file.Err) == errorText(b.file.Err)
-	})
+	return slices.EqualFunc(o.read, other.read, func(a, b reading) bool { return reflect.DeepEqual(a.file, b.file) })
 }
 
 // reading is the result of reading one file.
 type reading struct {
 	file   resolvconf.File
-	digest [sha256.Size]byte // of the text; zero if the file could not be opened
-
 	info   fs.FileInfo // nil if there is no file
 	err    error       // of stat(2), if info is nil
 	stable bool        // a later write changes the modification time
@@ -220,10 +179,8 @@ func readFile(path string) reading {
 		return r
 	}
 	defer f.Close()
-	digest := sha256.New()
-	r.file = resolvconf.Read(io.TeeReader(f, digest))
+	r.file = resolvconf.Read(f)
 	r.file.Path = path
-	digest.Sum(r.digest[:0])
 
 	// Snapshots share the lists, so appending to a list must copy it.
 	r.file.Nameservers = slices.Clip(r.file.Nameservers)

@@ -6,10 +6,9 @@ package hostresolv
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,14 +23,17 @@ const (
 	DefaultPoll       = 500 * time.Millisecond
 )
 
-// Config configures a [Watcher]. Only Path is required.
+// Config configures a [Watcher].
 type Config struct {
 	// Path is the file that the kubelet gives to pods, as in its configuration. It may be
-	// a link. It must not be empty: a kubelet with an empty path gives pods no file.
+	// a link. "": there is none, as with the kubelet, and the snapshot is always empty.
 	Path string
 
-	// Uplink is when UplinkPath or NoStubPath is read instead of Path.
-	Uplink UplinkMode
+	// Uplink reads and watches UplinkPath if the kubelet's file is the stub of systemd-resolved,
+	// whose server listens on the node's loopback, where pods cannot reach it. If the file names
+	// other servers on the loopback only, NoStubPath is read. The stub is used until there has been
+	// a good uplink file.
+	Uplink bool
 
 	// UplinkPath is the uplink file, in which systemd-resolved lists its own servers; "" is
 	// DefaultUplinkPath. The stub file is stub-resolv.conf in the same directory.
@@ -49,20 +51,6 @@ type Config struct {
 	// Logger logs every change of state; nil discards the logs.
 	Logger *slog.Logger
 }
-
-// UplinkMode is when an uplink file is read instead of the file that the kubelet reads.
-type UplinkMode uint8
-
-const (
-	// UplinkNever always reads the kubelet's file.
-	UplinkNever UplinkMode = iota
-
-	// UplinkAuto reads and watches the uplink file if the kubelet's file is the stub of
-	// systemd-resolved, whose server listens on the node's loopback, where pods cannot reach
-	// it. If the file names other servers on the loopback only, it reads the file of
-	// NetworkManager. The stub is used until there has been a good uplink file.
-	UplinkAuto
-)
 
 // Watcher watches the host's resolv.conf. It is safe for concurrent use.
 type Watcher struct {
@@ -84,15 +72,7 @@ type version struct {
 
 // New returns a Watcher that has read the file once. An unusable file is not an error; the
 // snapshot has the problem. New starts no goroutine and keeps no file open.
-func New(cfg Config) (*Watcher, error) {
-	switch {
-	case cfg.Path == "":
-		return nil, errors.New("hostresolv: empty path of the host's resolv.conf")
-	case cfg.Uplink > UplinkAuto:
-		return nil, fmt.Errorf("hostresolv: unknown UplinkMode %d", cfg.Uplink)
-	case cfg.Poll < 0:
-		return nil, fmt.Errorf("hostresolv: poll %v must not be negative", cfg.Poll)
-	}
+func New(cfg Config) *Watcher {
 	cfg.UplinkPath = cmp.Or(cfg.UplinkPath, DefaultUplinkPath)
 	cfg.NoStubPath = cmp.Or(cfg.NoStubPath, DefaultNoStubPath)
 	cfg.Poll = cmp.Or(cfg.Poll, DefaultPoll)
@@ -101,9 +81,11 @@ func New(cfg Config) (*Watcher, error) {
 	}
 	w := &Watcher{cfg: cfg}
 	w.current.Store(&version{Snapshot: Snapshot{Path: cfg.Path}, newer: make(chan struct{})})
-	o := w.observe()
-	w.publish(w.current.Load().next(o, time.Now()), o)
-	return w, nil
+	if cfg.Path != "" {
+		o := w.observe()
+		w.publish(w.current.Load().next(o), o)
+	}
+	return w
 }
 
 // Current returns the newest snapshot, and a channel that is closed when there is a newer one.
@@ -144,7 +126,7 @@ func (w *Watcher) poll() {
 		w.pending = o
 		return
 	}
-	w.publish(old.next(o, time.Now()), o)
+	w.publish(old.next(o), o)
 	w.pending, w.polls = observation{}, 0
 }
 
@@ -162,8 +144,8 @@ func (w *Watcher) Reread() Snapshot {
 		return old.Snapshot
 	}
 	o := w.observe()
-	s := old.next(o, time.Now())
-	if s.Problem.Err == nil || old.Problem.Err != nil {
+	s := old.next(o)
+	if s.Problem == nil || old.Problem != nil {
 		w.publish(s, o)
 	}
 	return s
@@ -185,18 +167,20 @@ func (w *Watcher) publish(s Snapshot, o observation) {
 // logChange logs the difference between old and s.
 func (w *Watcher) logChange(old, s Snapshot) {
 	log := w.cfg.Logger.With("path", s.Path, "source", s.File.Path)
-	if s.Since != old.Since && s.File.Err == nil {
+	if s.File.Err == nil && !reflect.DeepEqual(s.File, old.File) {
 		c := s.File.Config()
 		log.Info("read the host's resolv.conf", "nameservers", excerpt.List(c.Nameservers), "searches", excerpt.List(c.Searches),
 			"options", excerpt.List(c.Options), "stub", s.Stub, "uplink", s.Uplink)
-		if servers := s.Loopback(); len(servers) > 0 {
+		// Pods cannot reach them, and a DNS server on this node would forward queries to itself.
+		servers := slices.DeleteFunc(c.Nameservers, func(server string) bool { return !isLoopback(server) })
+		if len(servers) > 0 {
 			log.Warn("the host's resolv.conf has nameservers on the loopback of the node", "nameservers", excerpt.List(servers))
 		}
 	}
-	switch problem := errorText(s.Problem.Err); {
-	case problem == errorText(old.Problem.Err):
+	switch problem := errorText(s.Problem); {
+	case problem == errorText(old.Problem):
 	case problem == "":
-		log.Info("the host's resolv.conf is usable again", "after", time.Since(old.Problem.Since))
+		log.Info("the host's resolv.conf is usable again")
 	default:
 		log.Warn("the host's resolv.conf is unusable", "error", problem)
 	}
