@@ -5,7 +5,6 @@ package dnsnode
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -40,7 +39,7 @@ type forwarder struct {
 const clusterTry = dnsserver.WalkTimeout/2 + 100*time.Millisecond
 
 // newForwarder returns a forwarder for c.
-func (s *server) newForwarder(c forwarding) (*forwarder, error) {
+func (s *server) newForwarder(c forwarding) *forwarder {
 	f := &forwarder{log: s.log}
 	f.LastKnownGood = c.LastKnownGood
 	common := s.client
@@ -53,14 +52,23 @@ func (s *server) newForwarder(c forwarding) (*forwarder, error) {
 		}
 	}
 	s.addCluster(f, c)
-	if err := s.addStubs(f, c.Stubs, common); err != nil {
-		return nil, err
+	for _, stub := range c.Stubs {
+		name, _ := fqdn.ParseName(stub.Zone) // it is validated
+		added := dnsserver.Stub{Zone: name, LastKnownGood: stub.LastKnownGood}
+		if stub.File != "" {
+			z := s.newZoneFile(name, stub.File)
+			f.zones = append(f.zones, z)
+			added.Exchange, added.Authoritative = z.exchange, true
+		} else {
+			added.Exchange = f.addClient(common, stub.Servers, stub.Zone).Exchange
+		}
+		f.Stubs = append(f.Stubs, added)
 	}
 	if c.ResolvConf != "" && (f.hostClient != nil || f.cluster != nil) {
 		f.host = hostresolv.New(hostresolv.Config{Path: c.ResolvConf, Logger: s.log})
 		f.readHost()
 	}
-	return f, nil
+	return f
 }
 
 // addCluster forwards to the cluster DNS: names of the cluster, search lists, and reverse
@@ -81,24 +89,6 @@ func (s *server) addCluster(f *forwarder, c forwarding) {
 	for _, zone := range zones {
 		f.Stubs = append(f.Stubs, dnsserver.Stub{Zone: zone, Exchange: client.Exchange, Cluster: true})
 	}
-}
-
-func (s *server) addStubs(f *forwarder, stubs []stubDomain, common upstream.Config) error {
-	for _, stub := range stubs {
-		name, err := fqdn.ParseName(stub.Zone)
-		if err != nil {
-			return fmt.Errorf("stub domain %q: %w", stub.Zone, err)
-		}
-		if stub.File != "" {
-			z := s.newZoneFile(name, stub.File)
-			f.zones = append(f.zones, z)
-			f.Stubs = append(f.Stubs, dnsserver.Stub{Zone: name, Exchange: z.exchange, Authoritative: true})
-			continue
-		}
-		client := f.addClient(common, stub.Servers, stub.Zone)
-		f.Stubs = append(f.Stubs, dnsserver.Stub{Zone: name, Exchange: client.Exchange, LastKnownGood: stub.LastKnownGood})
-	}
-	return nil
 }
 
 func (f *forwarder) addClient(c upstream.Config, servers []upstream.Server, zone string) *upstream.Client {

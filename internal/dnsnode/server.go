@@ -40,12 +40,14 @@ func run[C any](
 		Process: p, Source: source,
 		Apply: func(next C) (daemon.Task, error) {
 			r := resolverOf(next)
-			background, err := s.apply(r.Forward)
-			if err == nil {
-				s.SetQueryLog(queries.apply(r.Queries))
-				s.log.Info("configuration applied", r.Forward.attrs()...)
+			background := s.apply(r.Forward)
+			s.SetQueryLog(queries.apply(r.Queries))
+			attrs := []any{"upstreams", r.Forward.Upstreams, "resolvConf", r.Forward.ResolvConf, "stubDomains", r.Forward.Stubs}
+			if len(r.Forward.Cluster) > 0 {
+				attrs = append(attrs, "clusterDNS", r.Forward.Cluster)
 			}
-			return background, err
+			s.log.Info("configuration applied", attrs...)
+			return background, nil
 		},
 	}
 	if err := reloader.Start(c); err != nil {
@@ -117,40 +119,28 @@ func newServer(c dnsserver.Config, register prometheus.Registerer, log *slog.Log
 // apply replaces the forwarding by that of c. The background task runs its clients and
 // watches the host file. It is nil if c equals the previous configuration. apply must not be
 // called concurrently.
-func (s *server) apply(c forwarding) (background daemon.Task, err error) {
-	if s.forwarder == nil || !reflect.DeepEqual(c, s.applied) { // otherwise keep the state of the clients
-		next, err := s.newForwarder(c)
-		if err != nil {
-			return nil, err
-		}
-		s.mu.Lock()
-		s.forwarder = next
-		s.SetForwarding(next.Forwarding)
-		s.mu.Unlock()
-		s.applied = c
-		text := s.applyHosts(c.Hosts)
-		s.SetRules(c.Rules.compile(nil))
-		pinned := &pinner{pinnedNames: c.Pinned, exchange: next.Exchange, serve: s.SetHosts, served: &s.pinned, log: s.log}
-		if len(c.Pinned.names) > 0 {
-			pinned.load()
-		}
-		background = func(ctx context.Context) error {
-			watch := func(ctx context.Context) error {
-				return watchFile(ctx, c.Hosts.file, text, func(text string) { s.hostsChanged(next, text) }, s.log)
-			}
-			return daemon.RunAll(ctx, watch, pinned.run, func(ctx context.Context) error { return next.run(ctx, s.hostChanged) })
-		}
+func (s *server) apply(c forwarding) (background daemon.Task) {
+	if s.forwarder != nil && reflect.DeepEqual(c, s.applied) {
+		return nil // keep the state of the clients
 	}
-	return background, nil
-}
-
-// attrs returns the attributes of a log line.
-func (c forwarding) attrs() []any {
-	attrs := []any{"upstreams", c.Upstreams, "resolvConf", c.ResolvConf, "stubDomains", c.Stubs}
-	if len(c.Cluster) > 0 {
-		attrs = append(attrs, "clusterDNS", c.Cluster)
+	next := s.newForwarder(c)
+	s.mu.Lock()
+	s.forwarder = next
+	s.SetForwarding(next.Forwarding)
+	s.mu.Unlock()
+	s.applied = c
+	text := s.applyHosts(c.Hosts)
+	s.SetRules(c.Rules.compile(nil))
+	pinned := &pinner{pinnedNames: c.Pinned, exchange: next.Exchange, serve: s.SetHosts, served: &s.pinned, log: s.log}
+	if len(c.Pinned.names) > 0 {
+		pinned.load()
 	}
-	return attrs
+	return func(ctx context.Context) error {
+		watch := func(ctx context.Context) error {
+			return watchFile(ctx, c.Hosts.file, text, func(text string) { s.hostsChanged(next, text) }, s.log)
+		}
+		return daemon.RunAll(ctx, watch, pinned.run, func(ctx context.Context) error { return next.run(ctx, s.hostChanged) })
+	}
 }
 
 // hostChanged applies a change of the host file to the server. It ignores a forwarder that
