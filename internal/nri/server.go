@@ -13,6 +13,7 @@ import (
 
 	"github.com/containerd/nri/pkg/stub"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
@@ -164,14 +165,15 @@ type metrics struct {
 
 // newMetrics returns metrics, registered with r. waitsFor returns why the relay waits.
 func newMetrics(r prometheus.Registerer, waitsFor func() string) *metrics {
-	m := &metrics{
+	register := promauto.With(r)
+	return &metrics{
 		containers: daemon.NewCounterVec(r, "dnsconfigurer_nri_containers_total",
 			"Containers about to be created, by whether the agent has replied in time.", "result", podfile.Results()...),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{
+		panics: register.NewCounter(prometheus.CounterOpts{
 			Name: "dnsconfigurer_nri_panics_total",
 			Help: "Panics in calls of the container runtime.",
 		}),
-		waiting: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		waiting: register.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "dnsconfigurer_nri_waiting",
 			Help: "1 while the relay waits for the end of stops, or for the agent, before it registers with the container runtime.",
 		}, func() float64 {
@@ -181,6 +183,4 @@ func newMetrics(r prometheus.Registerer, waitsFor func() string) *metrics {
 			return 1
 		}),
 	}
-	r.MustRegister(m.panics, m.waiting)
-	return m
 }

@@ -148,29 +148,26 @@ func (f *File) Read() ([]byte, error) {
 // A change of the pod between the last comparison and the write is lost: there is no lock that
 // a pod takes. The time between both is that of two system calls.
 func (f *File) Replace(old []byte, dns string, original []byte) error {
-	texts, err := compose(dns, original, old)
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.f.Name(), err)
-	}
-	return f.overwrite(old, texts)
+	texts, err := compose([]byte(dns), original, old, false)
+	return f.overwrite(old, texts, err)
 }
 
 // Restore replaces the text old by original, the text of the container runtime, in place. The
 // file keeps its size or grows. If it fails, the file has not changed, or is [Unfinished].
 func (f *File) Restore(old, original []byte) error {
-	texts, err := composeRestored(original, old)
+	texts, err := compose(original, original, old, true)
+	return f.overwrite(old, texts, err)
+}
+
+// overwrite replaces the text old by texts, one after another, unless compose has returned an error. They have the
+// same size and are not shorter. A write of at most one page is complete, even if the process is killed.
+func (f *File) overwrite(old []byte, texts [][]byte, err error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.f.Name(), err)
 	}
-	return f.overwrite(old, texts)
-}
-
-// overwrite replaces the text old by texts, one after another. They have the same size and are not
-// shorter. A write of at most one page is complete, even if the process is killed.
-func (f *File) overwrite(old []byte, texts [][]byte) error {
 	// The space is reserved before the write, which then cannot fail on a full disk. Some file
 	// systems, such as ramfs, cannot reserve it.
-	err := unix.Fallocate(int(f.f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(texts[0])))
+	err = unix.Fallocate(int(f.f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(texts[0])))
 	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
 		return &fs.PathError{Op: "fallocate", Path: f.f.Name(), Err: err}
 	}

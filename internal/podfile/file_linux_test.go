@@ -178,6 +178,15 @@ func TestOpen_Foreign(t *testing.T) {
 			return errors.Join(os.Remove(filepath.Dir(path)), os.Symlink(filepath.Dir(secret), filepath.Dir(path)))
 		},
 		"no directories": func() error { return os.RemoveAll(directory) },
+		"leased": func() error { // open(2) would wait for 45 seconds
+			leased, err := os.Open(newFile(t, directory, kubeletText))
+			if err != nil {
+				return err
+			}
+			t.Cleanup(func() { leased.Close() })
+			_, err = unix.FcntlInt(leased.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := errors.Join(os.RemoveAll(directory), os.MkdirAll(filepath.Dir(path), 0o755), create()); err != nil {
@@ -322,15 +331,15 @@ func replacements(t *testing.T, check func(known map[string]bool, old []byte, te
 	t.Helper()
 	all := append(readerTexts(), kubeletText)
 	for _, before := range all {
-		written, err1 := compose(before, []byte(kubeletText), []byte(kubeletText))
-		restored, err2 := composeRestored([]byte(before), written[len(written)-1])
+		written, err1 := compose([]byte(before), []byte(kubeletText), []byte(kubeletText), false)
+		restored, err2 := compose([]byte(before), []byte(before), written[len(written)-1], true)
 		if err := errors.Join(err1, err2); err != nil {
 			t.Fatal(err)
 		}
 		for _, after := range all {
 			cut, last := []byte(strings.TrimSuffix(before, "\n")), len(written)-1
 			for _, old := range [][]byte{written[last], restored[last], []byte(before), cut} {
-				texts, err := compose(after, []byte(kubeletText), old)
+				texts, err := compose([]byte(after), []byte(kubeletText), old, false)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -436,7 +445,7 @@ func TestReplace_Killed(t *testing.T) {
 		return
 	}
 	debian.Install(t, "strace", "strace")
-	texts, err := compose(firstDNS, []byte(kubeletText), []byte(kubeletText))
+	texts, err := compose([]byte(firstDNS), []byte(kubeletText), []byte(kubeletText), false)
 	if err != nil {
 		t.Fatal(err)
 	}

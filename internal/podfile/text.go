@@ -82,28 +82,22 @@ func appendDigest(b, text []byte) []byte {
 }
 
 // compose returns the texts that replace old by dns one after another: see [layout.writes]. The last one
-// has the original text as comments if it fits, and the digest.
-func compose(dns string, original, old []byte) ([][]byte, error) {
-	if _, ok := Original([]byte(dns)); ok || strings.Contains(dns, digestPrefix) {
+// has the original text as comments if it fits, and the digest, or restoredLine if it is not that of a decision.
+func compose(dns, original, old []byte, restored bool) ([][]byte, error) {
+	if _, ok := Original(dns); !restored && (ok || bytes.Contains(dns, []byte(digestPrefix))) {
 		return nil, errors.New("the DNS configuration contains a comment of this program")
 	}
-	texts, err := arrange(old, []byte(dns), asComments(original))
-	if err == nil {
-		last := texts[len(texts)-1]
+	texts, err := arrange(old, dns, asComments(original))
+	if err != nil {
+		return nil, err
+	}
+	last := texts[len(texts)-1]
+	if restored {
+		copy(last[len(last)-len(restoredLine):], restoredLine)
+	} else {
 		copy(last[len(last)-digestLine:], appendDigest(nil, last[:len(last)-digestLine]))
 	}
-	return texts, err
-}
-
-// composeRestored returns the texts that replace old by the lines of the original text, which is recorded
-// in comments, too.
-func composeRestored(original, old []byte) ([][]byte, error) {
-	texts, err := arrange(old, original, asComments(original))
-	if err == nil {
-		last := texts[len(texts)-1]
-		copy(last[len(last)-len(restoredLine):], restoredLine)
-	}
-	return texts, err
+	return texts, nil
 }
 
 // arrange returns the texts that replace the lines of old by those of text. At the end of the file are

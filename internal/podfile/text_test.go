@@ -17,7 +17,7 @@ const kubeletText = "search shop.svc.cluster.local svc.cluster.local cluster.loc
 
 // composeText returns the text that compose writes last.
 func composeText(dns, original, old string) (text []byte, err error) {
-	texts, err := compose(dns, []byte(original), []byte(old))
+	texts, err := compose([]byte(dns), []byte(original), []byte(old), false)
 	if err == nil {
 		text = texts[len(texts)-1]
 	}
@@ -173,7 +173,7 @@ func FuzzRestore(f *testing.F) {
 		if recorded, ok = Original(again); !ok || string(recorded) != original {
 			t.Fatalf("original %q, %t, want %q", recorded, ok, original)
 		}
-		texts, err := composeRestored(recorded, again)
+		texts, err := compose(recorded, recorded, again, true)
 		if err != nil {
 			t.Fatalf("%q: %v", again, err)
 		}
