@@ -144,11 +144,11 @@ func (s *server) serveSource(ctx context.Context, conn net.Conn) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	defer conn.Close()
-	source := s.relays.add()
-	defer source.remove()
+	report, remove := s.relays.add()
+	defer remove()
 	s.Log.Info("relay or shim connected")
 	err := podfile.Read(conn, func(e podfile.Event) error {
-		source.report(e.Kind)
+		report(e.Kind)
 		s.agent.Handle(ctx, e)
 		if e.Sequence == 0 {
 			return nil
@@ -184,33 +184,26 @@ func (r *relays) register(registry prometheus.Registerer) {
 		"Connections of NRI relays and shims that are connected to the container runtime, too.", &r.withRuntime)
 }
 
-// relay is one connection of relays.
-type relay struct {
-	*relays
-	synchronized bool // it is connected to the runtime, and has announced all sandboxes
-}
-
-// add adds a relay that has reported nothing.
-func (r *relays) add() *relay {
+// add adds a connection that has reported nothing. report notes what an event says about the runtime.
+func (r *relays) add() (report func(podfile.Kind), remove func()) {
 	r.connected.Add(1)
-	return &relay{relays: r}
-}
-
-// report notes what an event says about the runtime.
-func (r *relay) report(kind podfile.Kind) {
-	switch {
-	case kind == podfile.Synchronized && !r.synchronized:
-		r.withRuntime.Add(1)
-		r.synchronized = true
-	case kind == podfile.Unsynchronized && r.synchronized:
-		r.withRuntime.Add(-1)
-		r.synchronized = false
+	synchronized := int32(0) // 1: it is connected to the runtime, and has announced all sandboxes
+	set := func(now int32) {
+		r.withRuntime.Add(now - synchronized)
+		synchronized = now
 	}
-}
-
-func (r *relay) remove() {
-	r.report(podfile.Unsynchronized)
-	r.connected.Add(-1)
+	report = func(kind podfile.Kind) {
+		switch kind {
+		case podfile.Synchronized:
+			set(1)
+		case podfile.Unsynchronized:
+			set(0)
+		}
+	}
+	return report, func() {
+		set(0)
+		r.connected.Add(-1)
+	}
 }
 
 // ready returns an error if no relay is connected, or none of them to the runtime.

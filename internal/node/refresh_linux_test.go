@@ -17,10 +17,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
-
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
@@ -266,5 +266,63 @@ func TestRun_Touch(t *testing.T) {
 	}
 	if info, err := os.Stat(a.path()); err != nil || time.Since(info.ModTime()) > time.Minute {
 		t.Errorf("the time is that of before: %v, %v", info.ModTime(), err)
+	}
+}
+
+// TestRefresh_Blocked: while the refresh of a file waits, as on a frozen file system, the metrics and
+// the command status do not.
+func TestRefresh_Blocked(t *testing.T) {
+	a := newRefreshTest(t, policy.Default, hostText, nil)
+	registry := prometheus.NewRegistry()
+	a.RegisterDrift(registry)
+	proceed, refreshed := a.blockRefresh()
+	reported := make(chan error)
+	go func() {
+		_, err := registry.Gather()
+		a.Status()
+		reported <- err
+	}()
+	select {
+	case err := <-reported:
+		if err != nil {
+			t.Error(err)
+		}
+		close(proceed)
+	case <-time.After(time.Minute):
+		t.Error("metrics and status wait for a file")
+		close(proceed)
+		<-reported
+	}
+	if got := <-refreshed; got != UpToDate {
+		t.Errorf("got %s, want %s", got, UpToDate)
+	}
+}
+
+// TestReset_Busy: while the file of a pod is written, as on a file system that hangs, a relay that
+// connects again does not wait for it. The pod stays, and is written.
+func TestReset_Busy(t *testing.T) {
+	a := newRefreshTest(t, policy.Default, hostText, nil)
+	a.host = resolvconf.Parse(otherHost)
+	a.facts.confirm(nodeFacts)
+	proceed, refreshed := a.blockRefresh()
+	handled := make(chan bool)
+	go func() {
+		a.Handle(a.ctx, podfile.Event{Kind: podfile.Reset})
+		close(handled)
+	}()
+	select {
+	case <-handled:
+	case <-time.After(time.Minute):
+		t.Error("the relay waits for a file")
+	}
+	close(proceed)
+	if got := <-refreshed; got != Refreshed {
+		t.Errorf("got %s", got)
+	}
+	a.Handle(a.ctx, podfile.Event{Kind: podfile.Running, Sandbox: a.applierTest.sandbox, Path: a.path()})
+	a.Handle(a.ctx, podfile.Event{Kind: podfile.Synchronized})
+	a.Wait()
+	if n := len(a.list()); n != 1 || len(a.reports) != 0 {
+		t.Errorf("%d sandboxes, %d more reports", n, len(a.reports))
 	}
 }

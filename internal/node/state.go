@@ -42,20 +42,19 @@ const (
 // transition processes an event, and returns the next State.
 type transition func(*Applier, *step) State
 
+// following are the transitions of a file that follows changes.
+var following = map[Event]transition{
+	Verify: (*Applier).compare, Change: (*Applier).reconsider, Command: (*Applier).reconsider,
+	Restore: (*Applier).writeBack, Requested: forget,
+}
+
 // transitions are all transitions: only they change a State. An event without one is ignored.
 var transitions = map[State]map[Event]transition{
 	New: {
 		Ready: (*Applier).decideFile, Change: (*Applier).decideAgain, Command: (*Applier).decideAgain,
 		Restore: (*Applier).writeBack,
 	},
-	Kubelet: {
-		Verify: (*Applier).compare, Change: (*Applier).reconsider, Command: (*Applier).reconsider,
-		Restore: (*Applier).writeBack, Requested: forget,
-	},
-	Ours: {
-		Verify: (*Applier).compare, Change: (*Applier).reconsider, Command: (*Applier).reconsider,
-		Restore: (*Applier).writeBack, Requested: forget,
-	},
+	Kubelet: following, Ours: following,
 	Foreign: {
 		Change: (*Applier).decideAgain, Command: (*Applier).decideAgain, Restore: (*Applier).writeBack, Requested: forget,
 	},

@@ -97,31 +97,6 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// TestServer_Connections opens more connections than the limit: those above it are served when
-// others end.
-func TestServer_Connections(t *testing.T) {
-	c := serve(t, &StatusServer{Status: func() v1alpha1.AgentStatus { return v1alpha1.AgentStatus{} }})
-	var open []net.Conn
-	for range maxConnections {
-		conn, err := net.Dial("unix", c.Socket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		open = append(open, conn)
-	}
-	done := make(chan error, 1)
-	go func() {
-		_, err := c.Status(t.Context())
-		done <- err
-	}()
-	for _, conn := range open {
-		conn.Close()
-	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-}
-
 // TestClient_Errors checks that errors say what to do.
 func TestClient_Errors(t *testing.T) {
 	directory := t.TempDir()
@@ -173,20 +148,20 @@ func TestRelays(t *testing.T) {
 		"two, both lost":          {relays: []events{{reset, synced, lost}, {reset, lost}}},
 	} {
 		var r relays
-		var all []*relay
+		var all []func()
 		for _, kinds := range c.relays {
-			source := r.add()
+			report, remove := r.add()
 			for _, kind := range kinds {
-				source.report(kind)
+				report(kind)
 			}
-			all = append(all, source)
+			all = append(all, remove)
 		}
 		got := int(r.withRuntime.Load())
 		if err := r.ready(); (err == nil) != (c.withRuntime > 0) || got != c.withRuntime || int(r.connected.Load()) != len(all) {
 			t.Errorf("%s: ready: %v, with the runtime: %d, want %d", name, err, got, c.withRuntime)
 		}
-		for _, source := range all {
-			source.remove()
+		for _, remove := range all {
+			remove()
 		}
 		if r.connected.Load() != 0 || r.withRuntime.Load() != 0 || r.ready() == nil {
 			t.Errorf("%s: without the connections: %+v, ready: %v", name, &r, r.ready())
