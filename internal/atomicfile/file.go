@@ -15,10 +15,17 @@ import (
 
 // Write replaces the content of a file durably with what write writes. The file has mode 0600.
 // If Write fails, the old file stays.
-func Write(path string, write func(io.Writer) error) error { return WriteMode(path, 0o600, write) }
+func Write(path string, write func(io.Writer) error) error { return replace(path, 0o600, write) }
 
-// WriteMode is Write for a file with another mode.
-func WriteMode(path string, mode os.FileMode, write func(io.Writer) error) error {
+// WriteText is Write for a text, and a file with this mode.
+func WriteText(path string, mode os.FileMode, text string) error {
+	return replace(path, mode, func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	})
+}
+
+func replace(path string, mode os.FileMode, write func(io.Writer) error) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, temporaryPrefix(filepath.Base(path))+"*")
 	if err != nil {

@@ -6,7 +6,6 @@ package dnsnode
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -89,9 +88,7 @@ func (p *pinner) run(ctx context.Context) error {
 			}
 		}
 		if !maps.Equal(p.lines, before) {
-			if text := p.publish(); p.file != "" {
-				p.write(text)
-			}
+			p.write(p.publish())
 		}
 		daemon.Sleep(ctx, pinnedTTL*time.Second)
 	}
@@ -99,11 +96,10 @@ func (p *pinner) run(ctx context.Context) error {
 }
 
 func (p *pinner) write(text string) {
-	err := atomicfile.Write(p.file, func(w io.Writer) error {
-		_, err := io.WriteString(w, text)
-		return err
-	})
-	if err != nil {
+	if p.file == "" {
+		return
+	}
+	if err := atomicfile.WriteText(p.file, 0o600, text); err != nil {
 		p.log.Warn("cannot keep the addresses of pinned names for the next start", "file", p.file, "error", err)
 	}
 }

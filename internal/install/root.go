@@ -6,7 +6,6 @@ package install
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -93,10 +92,7 @@ func (r Root) write(path, text string) error {
 	}
 	err = atomicfile.RemoveLeftovers(real)
 	if err == nil {
-		err = atomicfile.WriteMode(real, 0o644, func(w io.Writer) error {
-			_, err := io.WriteString(w, text)
-			return err
-		})
+		err = atomicfile.WriteText(real, 0o644, text)
 	}
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)

@@ -28,21 +28,17 @@ import (
 
 // LookupConfig is the configuration of [Lookups]. Equal configurations give the same lookups.
 type LookupConfig struct {
+	pods       cluster.PodsConfig // without Client and Logger
 	kubeconfig string
 	content    [sha256.Size]byte // of the kubeconfig
 	inPod      bool              // without a kubeconfig, the service account of this pod is used
-	manifests  string
-	node       string
-	timeout    time.Duration // of a lookup; 0: the default
 }
 
 // NewLookupConfig returns the configuration of a server, with the current content of the kubeconfig. Without a kubeconfig,
 // a server in a pod uses the service account of the pod, which the client reads again when it changes.
 func NewLookupConfig(c v1alpha1.NodeServerConfiguration, inPod bool) LookupConfig {
-	l := LookupConfig{
-		kubeconfig: c.Kubeconfig, inPod: inPod, manifests: c.Manifests, node: c.Node.NodeName,
-		timeout: config.Duration(c.LookupTimeout),
-	}
+	pods := cluster.PodsConfig{Manifests: c.Manifests, NodeName: c.Node.NodeName, Timeout: config.Duration(c.LookupTimeout)}
+	l := LookupConfig{pods: pods, kubeconfig: c.Kubeconfig, inPod: inPod}
 	if info, err := os.Stat(c.Kubeconfig); err != nil || !info.Mode().IsRegular() {
 		return l // a pipe can be read only once, by the client
 	}
@@ -68,10 +64,10 @@ func NewLookups(cfg LookupConfig, userAgent string, drops *Drops, log *slog.Logg
 	if cfg.inPod || cfg.kubeconfig != "" {
 		l.api, l.ClientErr = loadClient(cfg.kubeconfig, userAgent)
 	}
+	l.Reporter = NewReporter(l.api, cfg.pods.NodeName, drops, log)
+	cfg.pods.Client, cfg.pods.Logger = l.api, log
 	var err error
-	l.pods, err = cluster.NewPods(cluster.PodsConfig{Client: l.api, NodeName: cfg.node, Manifests: cfg.manifests, Timeout: cfg.timeout,
-		Logger: log})
-	l.Reporter = NewReporter(l.api, cfg.node, drops, log)
+	l.pods, err = cluster.NewPods(cfg.pods)
 	return l, err
 }
 

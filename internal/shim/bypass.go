@@ -6,7 +6,6 @@ package shim
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -115,8 +114,5 @@ func (b *Bypass) writeRecord(r BypassRecord) error {
 	if err := os.MkdirAll(b.State, 0o700); err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(b.State, recordFile), func(w io.Writer) error {
-		_, err := w.Write(append(data, '\n'))
-		return err
-	})
+	return atomicfile.WriteText(filepath.Join(b.State, recordFile), 0o600, string(data)+"\n")
 }

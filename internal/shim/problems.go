@@ -4,12 +4,10 @@
 package shim
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -131,15 +129,6 @@ func stateDirectory() string {
 	return dir
 }
 
-// newLastGood returns the file in the state directory.
-func newLastGood() lastGood {
-	dir := stateDirectory()
-	if dir == "" {
-		return ""
-	}
-	return lastGood(filepath.Join(dir, stateFile))
-}
-
 // load returns the settings.
 func (l lastGood) load() (Config, error) {
 	if l == "" {
@@ -157,15 +146,11 @@ func (l lastGood) save(c Config) error {
 	if err != nil {
 		return err
 	}
-	data = append(data, '\n')
-	if old, err := os.ReadFile(string(l)); err == nil && bytes.Equal(old, data) {
+	text := string(data) + "\n"
+	if old, err := os.ReadFile(string(l)); err == nil && string(old) == text {
 		return nil
 	}
-	write := func(w io.Writer) error {
-		_, err := w.Write(data)
-		return err
-	}
-	if err := atomicfile.Write(string(l), write); err != nil {
+	if err := atomicfile.WriteText(string(l), 0o600, text); err != nil {
 		return fmt.Errorf("keeping the last good settings: %w", err)
 	}
 	return nil

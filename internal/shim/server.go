@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -71,7 +72,11 @@ func newServer(p daemon.Process, source *config.Source[Config], flagsErr error, 
 // is solved the shim uses its last good settings or passes all sandboxes unchanged. flagsErr is why the command line is
 // invalid.
 func Run(ctx context.Context, p daemon.Process, source *config.Source[Config], flagsErr error) error {
-	s := newServer(p, source, flagsErr, newLastGood())
+	state, last := stateDirectory(), lastGood("")
+	if state != "" {
+		last = lastGood(filepath.Join(state, stateFile))
+	}
+	s := newServer(p, source, flagsErr, last)
 	endpoints, err := s.open(ctx)
 	if err != nil {
 		return err
@@ -83,8 +88,8 @@ func Run(ctx context.Context, p daemon.Process, source *config.Source[Config], f
 	defer runtime.Close()
 	sandboxes := newAnnouncer(config.SocketPath(s.serving.Agent), runtime, s.Log)
 	s.shim.Started, s.shim.Stopped = sandboxes.add, sandboxes.remove
-	if dir := stateDirectory(); dir != "" {
-		b := Bypass{Runtime: config.SocketPath(endpoints.Runtime), State: dir}
+	if state != "" {
+		b := Bypass{Runtime: config.SocketPath(endpoints.Runtime), State: state}
 		s.problems.set("bypass", "cannot prepare the bypass", b.LinkRuntime())
 	}
 	notifier, err := daemon.NewNotifier()

@@ -82,16 +82,20 @@ func (s *Shim) Alive(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
-	conn.Connect()
-	for {
-		state := conn.GetState()
-		if state == connectivity.Ready { // the server has sent its settings
-			return nil
-		}
-		if !conn.WaitForStateChange(ctx, state) {
-			return fmt.Errorf("the shim does not accept a connection: %w", ctx.Err())
-		}
+	if !awaitReady(ctx, conn) {
+		return fmt.Errorf("the shim does not accept a connection: %w", ctx.Err())
 	}
+	return nil
+}
+
+// awaitReady reports whether conn is connected before ctx ends: the server has sent its settings.
+func awaitReady(ctx context.Context, conn *grpc.ClientConn) bool {
+	conn.Connect()
+	state := conn.GetState()
+	for state != connectivity.Ready && conn.WaitForStateChange(ctx, state) {
+		state = conn.GetState()
+	}
+	return state == connectivity.Ready
 }
 
 // Run serves until ctx is done and then waits for the calls in progress, up to
@@ -194,10 +198,7 @@ func watchGoAway(ctx context.Context, server *grpc.Server) (awaitGoAway func()) 
 	if err != nil {
 		return func() {}
 	}
-	conn.Connect()
-	for state := conn.GetState(); state != connectivity.Ready && conn.WaitForStateChange(ctx, state); {
-		state = conn.GetState()
-	}
+	awaitReady(ctx, conn)
 	return func() {
 		conn.WaitForStateChange(ctx, connectivity.Ready) // by GOAWAY
 		conn.Close()
