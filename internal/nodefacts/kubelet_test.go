@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 )
@@ -106,6 +108,37 @@ func TestReadKubelet_Size(t *testing.T) {
 		want := prefix + large + ": larger than 4194304 bytes: a configuration file has a few kilobytes"
 		if fmt.Sprint(err) != want {
 			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestFlags_HostAssumed: without a file that describes the node its resolv.conf is that of
+// this machine.
+func TestFlags_HostAssumed(t *testing.T) {
+	kubelet := filepath.Join(t.TempDir(), "kubelet.yaml")
+	text := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+	if err := os.WriteFile(kubelet, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args []string
+		want bool
+	}{
+		{nil, true},
+		{[]string{"--cluster-domain", "a.example"}, true},
+		{[]string{"--resolv-conf", "/etc/resolv.conf"}, false},
+		{[]string{"--resolv-conf="}, false},
+		{[]string{"--kubelet-config", kubelet}, false},
+	} {
+		var f Flags
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		f.Register(flags)
+		if err := flags.Parse(tt.args); err != nil {
+			t.Fatal(err)
+		}
+		node, err := f.Load()
+		if err != nil || node.HostAssumed != tt.want {
+			t.Errorf("%q: %v, want %v, %v", tt.args, node.HostAssumed, tt.want, err)
 		}
 	}
 }
