@@ -114,21 +114,16 @@ type workload struct {
 
 // workloadOf returns the workload of a pod, which it adds to found.
 func workloadOf(found map[id]*workload, pod *corev1.Pod) *workload {
-	key := idOf(pod)
+	kind, name := kube.Controller(pod)
+	key := id{pod.Namespace, cmp.Or(kind, "Pod"), cmp.Or(name, pod.Name)}
 	if found[key] == nil {
 		found[key] = &workload{id: key, pod: pod, pods: map[string]bool{}, names: map[string]uint64{}}
 	}
 	return found[key]
 }
 
-// id names a workload.
+// id names a workload: the object whose template has the DNS settings of a pod.
 type id struct{ namespace, kind, name string }
-
-// idOf returns the object whose template has the DNS settings of a pod.
-func idOf(pod *corev1.Pod) id {
-	kind, name := kube.Controller(pod)
-	return id{pod.Namespace, cmp.Or(kind, "Pod"), cmp.Or(name, pod.Name)}
-}
 
 // add adds the queries of a pod, extrapolated to a day.
 func (w *workload) add(pod *corev1.Pod, counts dnsserver.ClientCounts, r dnsserver.ClientReport) {

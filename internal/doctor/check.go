@@ -81,12 +81,16 @@ func needKubelet(v *view) (string, bool) { return v.kubeletErr, v.kubelet != nil
 
 // needCorefile is a Corefile. A cluster DNS without one is not CoreDNS.
 func needCorefile(v *view) (string, bool) {
-	return cmp.Or(v.Unread[Services], v.Unread[Pods], v.unreadMount()), v.corefile != nil
+	why, _ := needConfigMaps(v)
+	return cmp.Or(v.Unread[Services], why), v.corefile != nil
 }
 
 // needConfigMaps are the ConfigMaps that the pods of the cluster DNS mount.
 func needConfigMaps(v *view) (string, bool) {
-	why := cmp.Or(v.Unread[Pods], v.unreadMount())
+	why := cmp.Or(v.Unread[Pods], v.Unread[ConfigMaps])
+	for _, p := range v.dnsPods {
+		why = cmp.Or(why, v.unreadConfigMap(MountedConfigMaps(p.Namespace, &p.Spec)...))
+	}
 	return why, why == ""
 }
 

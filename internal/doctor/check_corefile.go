@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/corefile"
@@ -35,8 +36,9 @@ func findNoConfiguration(v *view) (hits []hit) {
 				continue
 			}
 			seen[source.Name] = true
-			if problem := missingData(v.configMap(p.Namespace, source.Name), source.Items); problem != "" {
-				hits = append(hits, found(object{"ConfigMap", p.Namespace, source.Name}, problem,
+			name := types.NamespacedName{Namespace: p.Namespace, Name: source.Name}
+			if problem := missingData(v.configMap(name), source.Items); problem != "" {
+				hits = append(hits, found(object{"ConfigMap", name.Namespace, name.Name}, problem,
 					fmt.Sprintf("Pod %s mounts it: volume %s", p.Name, volume.Name)))
 			}
 		}
@@ -249,12 +251,14 @@ func findValues(v *view) (hits []hit) {
 		{"forward", "max_concurrent", 0, "few queries may wait for the upstream servers: others are refused",
 			func(n int) bool { return n < minConcurrent }},
 	} {
-		for _, property := range v.corefile.properties(tt.plugin, tt.property) {
-			if len(property.Args) <= tt.index {
-				continue
-			}
-			if n, err := strconv.Atoi(property.Args[tt.index]); err == nil && tt.isBad(n) {
-				hits = append(hits, v.corefileHit(tt.problem, evidenceLine(property.File, property.Line, property.String())))
+		for _, d := range v.corefile.find(tt.plugin) {
+			for _, property := range d.Find(tt.property) {
+				if len(property.Args) <= tt.index {
+					continue
+				}
+				if n, err := strconv.Atoi(property.Args[tt.index]); err == nil && tt.isBad(n) {
+					hits = append(hits, v.corefileHit(tt.problem, located{Directive: property}.evidence()))
+				}
 			}
 		}
 	}

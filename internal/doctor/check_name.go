@@ -43,49 +43,38 @@ func findNoPods(v *view) (hits []hit) {
 			return d.Namespace == s.Namespace && ptr.Deref(d.Spec.Replicas, 1) == 0 &&
 				selects(s.Spec.Selector, d.Spec.Template.Labels)
 		})
-		selected, name := v.selection(s), ""
+		selected, ready := v.selected(s)
+		name := ""
 		if isHeadless(s) {
 			name = ": " + v.serviceDomain(s) + " does not exist"
 		}
 		switch {
-		case selected.pods == 0 && !isScaledDown:
+		case len(selected) == 0 && !isScaledDown:
 			hits = append(hits, found(serviceObject(s), "the selector matches no pod"+name,
 				"spec.selector: "+k8slabels.Set(s.Spec.Selector).String(),
 				fmt.Sprintf("%d pods in the namespace", len(v.byNamespace[s.Namespace]))))
-		case selected.pods > 0 && !selected.ready && isHeadless(s) && !s.Spec.PublishNotReadyAddresses:
+		case len(selected) > 0 && !ready && isHeadless(s) && !s.Spec.PublishNotReadyAddresses:
 			evidence := []string{"spec.publishNotReadyAddresses: false"}
-			for _, p := range selected.first {
+			for _, p := range selected[:min(len(selected), maxLines)] {
 				evidence = append(evidence, podLine(p))
 			}
-			evidence = moreLine(evidence, selected.pods, len(selected.first))
-			hits = append(hits, found(serviceObject(s), "no pod is ready"+name, evidence...))
+			hits = append(hits, found(serviceObject(s), "no pod is ready"+name, moreLine(evidence, len(selected), len(evidence)-1)...))
 		}
 	})
 	return hits
 }
 
-// selection is what a selector matches.
-type selection struct {
-	ready bool          // one of the pods is ready; the others are not counted then
-	pods  int           // matched
-	first []*corev1.Pod // at most maxLines
-}
-
-// selection returns what the selector of a Service matches.
-func (v *view) selection(s *corev1.Service) (result selection) {
+// selected returns the pods that a Service selects, up to the first that is ready.
+func (v *view) selected(s *corev1.Service) (list []*corev1.Pod, ready bool) {
 	for _, p := range v.byNamespace[s.Namespace] {
-		if result.ready || v.isLate() {
+		if ready || v.isLate() {
 			break
 		}
-		if !selects(s.Spec.Selector, p.Labels) {
-			continue
-		}
-		result.ready = isReady(p)
-		if result.pods++; len(result.first) < maxLines {
-			result.first = append(result.first, p)
+		if selects(s.Spec.Selector, p.Labels) {
+			list, ready = append(list, p), isReady(p)
 		}
 	}
-	return result
+	return list, ready
 }
 
 func findSubdomain(v *view) (hits []hit) {

@@ -28,18 +28,14 @@ func findDenied(v *view) []hit {
 // findDeniedServers returns a pod of the cluster DNS to which NetworkPolicies permit no egress at all.
 func findDeniedServers(v *view) []hit {
 	for _, p := range v.dnsPods {
-		var evidence []string
-		permits := false
+		list, permits := permitted{}, false
 		for n := range v.policiesOf(p, networkingv1.PolicyTypeEgress) {
-			if permits = len(n.Spec.Egress) > 0; permits {
-				break
-			}
-			if len(evidence) < maxLines {
-				evidence = append(evidence, fmt.Sprintf("NetworkPolicy %s/%s selects the pod: 0 egress rules", n.Namespace, n.Name))
-			}
+			list.add(n)
+			permits = permits || len(n.Spec.Egress) > 0
 		}
-		if len(evidence) > 0 && !permits {
-			return []hit{found(podObject(p), "NetworkPolicies deny it the API server and the upstream servers", evidence...)}
+		if list.policies > 0 && !permits {
+			return []hit{found(podObject(p), "NetworkPolicies deny it the API server and the upstream servers",
+				list.lines(func(*networkPolicy) string { return "0 egress rules" })...)}
 		}
 	}
 	return nil

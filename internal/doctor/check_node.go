@@ -155,14 +155,14 @@ func (v *view) readKubelets() {
 		v.running = append(v.running, add(k.Config, object{kind: "Node", name: k.Node}))
 	}
 	slices.SortFunc(v.running, func(a, b *kubeletFacts) int { return cmp.Compare(a.source.name, b.source.name) })
-	if c := v.configMap(systemNamespace, KubeletConfigMap); c == nil {
-		v.kubeletErr = cmp.Or(v.unreadConfigMap(systemNamespace, KubeletConfigMap),
+	if c := v.configMap(KubeletConfigMap); c == nil {
+		v.kubeletErr = cmp.Or(v.unreadConfigMap(KubeletConfigMap),
 			"there is no ConfigMap kube-system/kubelet-config: this installer does not keep the "+
 				"kubelets' configuration in the API; set --kubelets")
 	} else if k, err := kube.ParseKubeletConfiguration([]byte(c.Data["kubelet"])); err != nil {
 		v.kubeletErr = fmt.Sprintf("ConfigMap kube-system/kubelet-config: %v", err)
 	} else {
-		v.kubeletConfig = add(k, object{"ConfigMap", systemNamespace, KubeletConfigMap})
+		v.kubeletConfig = add(k, object{"ConfigMap", KubeletConfigMap.Namespace, KubeletConfigMap.Name})
 	}
 	v.kubelet = v.kubeletConfig
 	if len(v.running) > 0 {

@@ -21,15 +21,11 @@ import (
 )
 
 // needNodeCacheFiles are the ConfigMaps that the pods of node caches mount.
-func needNodeCacheFiles(v *view) (string, bool) {
-	for _, p := range NodeCachePods(v.Snapshot) {
-		for _, name := range MountedConfigMaps(p) {
-			if why := v.unreadConfigMap(p.Namespace, name); why != "" {
-				return why, false
-			}
-		}
+func needNodeCacheFiles(v *view) (why string, ok bool) {
+	for _, d := range v.nodeCaches {
+		why = cmp.Or(why, v.unreadConfigMap(MountedConfigMaps(d.Namespace, &d.Spec.Template.Spec)...))
 	}
-	return "", true
+	return why, why == ""
 }
 
 // isNodeCacheAddress reports whether a is an argument of a node cache.
@@ -48,20 +44,20 @@ var installerPlaceholders = []string{"__PILLAR__LOCAL__DNS__", "__PILLAR__DNS__S
 // findNodeCacheSettings returns what prevents node caches from starting, or from reaching the cluster DNS: in the
 // Corefile, the arguments, and the Service that they name; and what the cluster DNS lacks to answer in their place.
 func findNodeCacheSettings(v *view) (hits []hit) {
-	for i, p := range NodeCachePods(v.Snapshot) {
-		o := object{"DaemonSet", p.Namespace, v.nodeCaches[i].Name}
-		for _, c := range p.Spec.Containers {
+	for _, d := range v.nodeCaches {
+		o := object{"DaemonSet", d.Namespace, d.Name}
+		for _, c := range d.Spec.Template.Spec.Containers {
 			args := strings.Join(slices.Concat(c.Command, c.Args), " ")
 			if line := placeholderLine(args); line != "" {
 				hits = append(hits, found(o, "its installer left a placeholder", "container "+c.Name+": "+line))
 			}
 			_, after, _ := strings.Cut(strings.ReplaceAll(args, "=", " "), "-upstreamsvc ")
-			if name, _, _ := strings.Cut(after, " "); name != "" && v.services[p.Namespace+"/"+name] == nil {
-				hits = append(hits, found(o, "there is no Service "+p.Namespace+"/"+name, "container "+c.Name+": -upstreamsvc "+name))
+			if name, _, _ := strings.Cut(after, " "); name != "" && v.services[d.Namespace+"/"+name] == nil {
+				hits = append(hits, found(o, "there is no Service "+d.Namespace+"/"+name, "container "+c.Name+": -upstreamsvc "+name))
 			}
 		}
-		for _, name := range MountedConfigMaps(p) {
-			if c := v.configMap(p.Namespace, name); c != nil {
+		for _, name := range MountedConfigMaps(d.Namespace, &d.Spec.Template.Spec) {
+			if c := v.configMap(name); c != nil {
 				hits = append(hits, nodeCorefile(c)...)
 			}
 		}
@@ -101,8 +97,8 @@ func needNodeSearches(v *view) (string, bool) {
 // case; nil: it is another server, or was not read.
 func (v *view) dnsConfiguration() (config *corev1.ConfigMap, hostSuffixes []string) {
 	for _, p := range v.dnsPods {
-		for _, name := range MountedConfigMaps(p) {
-			config = v.configMap(p.Namespace, name)
+		for _, name := range MountedConfigMaps(p.Namespace, &p.Spec) {
+			config = v.configMap(name)
 			if config == nil {
 				continue
 			}
@@ -140,9 +136,9 @@ func (v *view) autopathPod() *corev1.Pod {
 // the file of this process, if it runs in a pod, and in the kubelets' events about pods without domains of their own.
 func (v *view) nodeSearches() (domains []string, isKnown bool) {
 	lists := [][]string{resolvconf.Parse(v.OwnFile).Config().Searches}
-	for _, e := range v.eventsOf(reasonDNS) {
+	for p, e := range v.eventsOf(reasonDNS) {
 		_, list, _ := strings.Cut(e.Message, " search line is: ")
-		if v.pods[e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name].Spec.DNSConfig == nil {
+		if p.Spec.DNSConfig == nil {
 			lists = append(lists, strings.Fields(list))
 		}
 	}

@@ -6,6 +6,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -33,24 +34,40 @@ func EventReasons() map[string]string {
 	return map[string]string{reasonDNS: "", reasonSandbox: "", reasonLimits: "", reasonProbe: systemNamespace}
 }
 
-// eventsOf returns the events with a reason that are about pods in the scope which exist.
-func (v *view) eventsOf(reason string) (list []*corev1.Event) {
-	seen := map[*corev1.Pod]bool{}
-	for i := range v.Events {
-		e := &v.Events[i]
-		p := v.pods[e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name]
-		if e.Reason == reason && e.InvolvedObject.Kind == "Pod" && isAbout(e, p) && v.Scope.hasPod(p) && !seen[p] {
-			seen[p] = true
-			list = append(list, e)
-		}
+// podOf returns the pod that an event is about, nil if it does not exist, or the event is about an earlier pod with the
+// same name, as those of a StatefulSet: events stay for an hour.
+func (v *view) podOf(e *corev1.Event) *corev1.Pod {
+	p := v.pods[e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name]
+	if p != nil && e.InvolvedObject.UID != "" && e.InvolvedObject.UID != p.UID {
+		return nil
 	}
-	return list
+	return p
 }
 
-// isAbout reports whether an event is about a pod, which may be nil, and not about an earlier one with
-// the same name, as the pods of a StatefulSet have: events stay for an hour.
-func isAbout(e *corev1.Event, p *corev1.Pod) bool {
-	return p != nil && (e.InvolvedObject.UID == "" || e.InvolvedObject.UID == p.UID)
+// eventsOf yields the first event with a reason about each pod in the scope.
+func (v *view) eventsOf(reason string) iter.Seq2[*corev1.Pod, *corev1.Event] {
+	return func(yield func(*corev1.Pod, *corev1.Event) bool) {
+		seen := map[*corev1.Pod]bool{}
+		for i := range v.Events {
+			e := &v.Events[i]
+			p := v.podOf(e)
+			if e.Reason != reason || e.InvolvedObject.Kind != "Pod" || p == nil || !v.Scope.Has(p) || seen[p] {
+				continue
+			}
+			if seen[p] = true; !yield(p, e) {
+				return
+			}
+		}
+	}
+}
+
+// eventOf returns the first event with a reason about a pod, nil if there is none.
+func (v *view) eventOf(reason string, p *corev1.Pod) *corev1.Event {
+	i := slices.IndexFunc(v.Events, func(e corev1.Event) bool { return e.Reason == reason && v.podOf(&e) == p })
+	if p == nil || i < 0 {
+		return nil
+	}
+	return &v.Events[i]
 }
 
 func eventHit(e *corev1.Event, message string) hit {
@@ -63,13 +80,12 @@ func eventHit(e *corev1.Event, message string) hit {
 // findSandbox returns the pods that the kubelet refuses: because of events, unless it has created the pod since, as
 // when the node's resolv.conf was missing for a while; and by its rules for host names.
 func findSandbox(v *view) (hits []hit) {
-	refused := map[string]bool{}
-	for _, e := range v.eventsOf(reasonSandbox) {
-		name := e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name
+	refused := map[*corev1.Pod]bool{}
+	for p, e := range v.eventsOf(reasonSandbox) {
 		isAboutDNS := slices.ContainsFunc([]string{"FQDN", "Hostname", "Subdomain", "resolv.conf", "nameserver"},
 			func(part string) bool { return strings.Contains(e.Message, part) })
-		if isAboutDNS && !isReady(v.pods[name]) {
-			refused[name] = true
+		if isAboutDNS && !isReady(p) {
+			refused[p] = true
 			hits = append(hits, eventHit(e, "the kubelet cannot create the sandbox of the pod"))
 		}
 	}
@@ -82,7 +98,7 @@ func findSandbox(v *view) (hits []hit) {
 			break
 		}
 		d := engine.Decide(kube.FromPod(p), resolvconf.File{})
-		if d.Error != "" && !refused[p.Namespace+"/"+p.Name] {
+		if d.Error != "" && !refused[p] {
 			hits = append(hits, found(podObject(p), "the kubelet refuses its host name", d.Error,
 				fmt.Sprintf("hostname %q, subdomain %q, setHostnameAsFQDN %t", p.Spec.Hostname, p.Spec.Subdomain,
 					ptr.Deref(p.Spec.SetHostnameAsFQDN, false))))
@@ -95,11 +111,11 @@ func findSandbox(v *view) (hits []hit) {
 func findLimits(v *view) (hits []hit) {
 	type key struct{ node, limit string }
 	index := map[key]int{}
-	for _, e := range v.eventsOf(reasonDNS) {
+	for p, e := range v.eventsOf(reasonDNS) {
 		limit, _, _ := strings.Cut(e.Message, ",")
-		k := key{v.pods[e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name].Spec.NodeName, limit}
+		k := key{p.Spec.NodeName, limit}
 		if i, ok := index[k]; ok {
-			hits[i].evidence = append(hits[i].evidence, "also Pod "+e.InvolvedObject.Namespace+"/"+e.InvolvedObject.Name)
+			hits[i].evidence = append(hits[i].evidence, "also "+podObject(p).String())
 			continue
 		}
 		index[k] = len(hits)
@@ -178,7 +194,7 @@ func (v *view) explainPod() *v1alpha1.DoctorPod {
 	if p.Spec.DNSPolicy != corev1.DNSNone {
 		note("the search domains of the node's resolv.conf, which the API does not show, follow those of the cluster")
 	}
-	c := v.configMap(systemNamespace, KubeletConfigMap)
+	c := v.configMap(KubeletConfigMap)
 	if c != nil && p.Status.StartTime != nil && lastChange(c).After(p.Status.StartTime.Time) {
 		note("kubelet-config changed %s, after the pod had started: the pod may have the previous address or domain "+
 			"until it is created again",

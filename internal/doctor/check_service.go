@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 )
@@ -161,16 +162,26 @@ func dnsPorts(p *corev1.Pod, protocol corev1.Protocol) (ports []int32) {
 
 // findNotReady returns the endpoints that are not ready, or the Service if none is.
 func findNotReady(v *view) (hits []hit) {
-	evidence := v.endpointLines() // once: there may be thousands of endpoints
-	isReady := func(e endpoint) bool { return e.ready }
-	if !slices.ContainsFunc(v.endpoints, isReady) {
+	var evidence []string // once: there may be thousands of endpoints
+	isServed := false
+	for _, e := range v.endpoints {
+		state := "not ready"
+		if e.ready {
+			state, isServed = "ready", true
+		}
+		evidence = append(evidence, fmt.Sprintf("endpoint %s %s, pod %s, node %s", e.addr, state, e.pod, e.node))
+	}
+	if !isServed {
 		return []hit{v.noEndpoints(evidence)}
 	}
-	for _, e := range slices.DeleteFunc(slices.Clone(v.endpoints), isReady) {
+	for _, e := range v.endpoints {
+		if e.ready {
+			continue
+		}
 		o, lines := serviceObject(v.dns), evidence
 		if e.pod != "" {
 			o = object{"Pod", v.dns.Namespace, e.pod}
-			lines = append(v.failedProbes(o), evidence...)
+			lines = append(v.failedProbes(v.pods[o.namespace+"/"+o.name]), evidence...)
 		}
 		h := found(o, fmt.Sprintf("the endpoint %s of the DNS Service is not ready", e.addr), lines...)
 		h.severity, h.cause = policy.SeverityWarning, "the other endpoints serve all queries"
@@ -186,7 +197,7 @@ func (v *view) noEndpoints(evidence []string) hit {
 		message = "no endpoint is ready"
 	}
 	for _, p := range v.dnsPods {
-		evidence = append(append(evidence, podLine(p)), v.failedProbes(podObject(p))...)
+		evidence = append(append(evidence, podLine(p)), v.failedProbes(p)...)
 	}
 	if len(evidence) == 0 {
 		evidence = []string{"no EndpointSlice with an address, no pod that the selector matches"}
@@ -194,27 +205,12 @@ func (v *view) noEndpoints(evidence []string) hit {
 	return found(serviceObject(v.dns), message, evidence...)
 }
 
-// failedProbes returns what the kubelet says of a pod that is not ready: an event, or nothing.
-func (v *view) failedProbes(pod object) []string {
-	i := slices.IndexFunc(v.Events, func(e corev1.Event) bool {
-		return e.Reason == reasonProbe && e.InvolvedObject.Namespace == pod.namespace && e.InvolvedObject.Name == pod.name &&
-			isAbout(&e, v.pods[pod.namespace+"/"+pod.name])
-	})
-	if i < 0 {
-		return nil
+// failedProbes returns what the kubelet says of a pod that is not ready, which may be nil: an event, or nothing.
+func (v *view) failedProbes(p *corev1.Pod) []string {
+	if e := v.eventOf(reasonProbe, p); e != nil {
+		return eventHit(e, "").evidence
 	}
-	return eventHit(&v.Events[i], "").evidence
-}
-
-func (v *view) endpointLines() (lines []string) {
-	for _, e := range v.endpoints {
-		state := "not ready"
-		if e.ready {
-			state = "ready"
-		}
-		lines = append(lines, fmt.Sprintf("endpoint %s %s, pod %s, node %s", e.addr, state, e.pod, e.node))
-	}
-	return lines
+	return nil
 }
 
 func podLine(p *corev1.Pod) string {
@@ -281,10 +277,7 @@ func (v *view) webhooks() (list []webhook) {
 func findWebhooks(want admissionv1.FailurePolicyType) func(*view) []hit {
 	return func(v *view) (hits []hit) {
 		for _, w := range v.webhooks() {
-			p := admissionv1.Fail
-			if w.policy != nil {
-				p = *w.policy
-			}
+			p := ptr.Deref(w.policy, admissionv1.Fail)
 			isOther := want == admissionv1.Ignore && !strings.HasPrefix(w.object.name, ownPrefix)
 			if p == want && !isOther && w.service != nil && isForPods(w.rules) && !v.hasReadyEndpoint(w.service) {
 				hits = append(hits, found(w.object, fmt.Sprintf("the webhook %s has no ready endpoint", w.name),

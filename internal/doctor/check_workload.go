@@ -65,12 +65,12 @@ func findNotStarted(v *view) (hits []hit) {
 	for _, p := range v.dnsPods {
 		hits = append(hits, v.notStarted(p)...)
 	}
-	v.containers(func(p *corev1.Pod, c *corev1.ContainerStatus) {
+	for p, c := range v.containers {
 		if w := c.State.Waiting; w != nil && slices.Contains(strings.Fields(waitReasons), w.Reason) {
 			message := fmt.Sprintf("container %s with the image %s does not start", c.Name, c.Image)
 			hits = append(hits, found(podObject(p), message, w.Reason+": "+w.Message))
 		}
-	})
+	}
 	return hits
 }
 
@@ -81,21 +81,18 @@ func (v *view) notStarted(p *corev1.Pod) (hits []hit) {
 			hits = append(hits, found(podObject(p), "the pod is pending: no node fits", c.Reason+": "+c.Message))
 		}
 	}
-	i := slices.IndexFunc(v.Events, func(e corev1.Event) bool {
-		return e.Reason == reasonSandbox && e.InvolvedObject.Namespace == p.Namespace && e.InvolvedObject.Name == p.Name && isAbout(&e, p)
-	})
-	if i >= 0 && !isReady(p) {
-		hits = append(hits, eventHit(&v.Events[i], "the sandbox of the pod cannot be created"))
+	if e := v.eventOf(reasonSandbox, p); e != nil && !isReady(p) {
+		hits = append(hits, eventHit(e, "the sandbox of the pod cannot be created"))
 	}
 	return hits
 }
 
 // containers yields the state of each container of the cluster DNS, also of init containers.
-func (v *view) containers(yield func(*corev1.Pod, *corev1.ContainerStatus)) {
+func (v *view) containers(yield func(*corev1.Pod, *corev1.ContainerStatus) bool) {
 	for _, p := range v.dnsPods {
-		for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
-			for i := range list {
-				yield(p, &list[i])
+		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+			if !yield(p, &c) {
+				return
 			}
 		}
 	}
@@ -104,20 +101,21 @@ func (v *view) containers(yield func(*corev1.Pod, *corev1.ContainerStatus)) {
 // findCrashLoop returns the containers that crash, or were killed because of their memory. A restart of a node
 // ends a container with the reason Unknown.
 func findCrashLoop(v *view) (hits []hit) {
-	v.containers(func(p *corev1.Pod, c *corev1.ContainerStatus) { hits = append(hits, crash(p, c)...) })
+	for p, c := range v.containers {
+		last := c.LastTerminationState.Terminated
+		if c.State.Terminated != nil && c.State.Terminated.Reason == reasonOOM {
+			last = c.State.Terminated
+		}
+		waits := c.State.Waiting != nil && c.State.Waiting.Reason == reasonCrashLoop
+		killed := last != nil && last.Reason == reasonOOM
+		if waits || killed || last != nil && last.Reason == "Error" && c.RestartCount >= manyRestarts {
+			hits = append(hits, crash(p, c, last, killed))
+		}
+	}
 	return hits
 }
 
-func crash(p *corev1.Pod, c *corev1.ContainerStatus) []hit {
-	last := c.LastTerminationState.Terminated
-	if c.State.Terminated != nil && c.State.Terminated.Reason == reasonOOM {
-		last = c.State.Terminated
-	}
-	waits := c.State.Waiting != nil && c.State.Waiting.Reason == "CrashLoopBackOff"
-	killed := last != nil && last.Reason == reasonOOM
-	if !waits && !killed && (last == nil || last.Reason != "Error" || c.RestartCount < manyRestarts) {
-		return nil
-	}
+func crash(p *corev1.Pod, c *corev1.ContainerStatus, last *corev1.ContainerStateTerminated, killed bool) hit {
 	h := found(podObject(p), fmt.Sprintf("container %s crashed, %d restarts", c.Name, c.RestartCount))
 	if len(p.Spec.Containers) > 1 {
 		h.next = "kubectl -n $NS logs $NAME -c " + c.Name + " --previous"
@@ -132,13 +130,13 @@ func crash(p *corev1.Pod, c *corev1.ContainerStatus) []hit {
 		line := fmt.Sprintf("last exit: %s, exit code %d: %s", last.Reason, last.ExitCode, last.Message)
 		h.evidence = append(h.evidence, strings.TrimSuffix(line, ": "))
 	}
-	if waits {
-		h.evidence = append(h.evidence, "waiting: "+c.State.Waiting.Message)
+	if w := c.State.Waiting; w != nil && w.Reason == reasonCrashLoop {
+		h.evidence = append(h.evidence, "waiting: "+w.Message)
 	}
-	return []hit{h}
+	return h
 }
 
-const reasonOOM = "OOMKilled"
+const reasonOOM, reasonCrashLoop = "OOMKilled", "CrashLoopBackOff"
 
 func memoryLimit(p *corev1.Pod, container string) string {
 	for _, c := range p.Spec.Containers {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/corefile"
 )
@@ -35,30 +36,23 @@ func (v *view) mountedFiles(p *corev1.Pod) (files []mountedFile) {
 		if volume.ConfigMap == nil {
 			continue
 		}
-		c := v.configMap(p.Namespace, volume.ConfigMap.Name)
+		c := v.configMap(types.NamespacedName{Namespace: p.Namespace, Name: volume.ConfigMap.Name})
 		if c == nil {
 			continue
 		}
-		for _, directory := range mountPaths(p, volume.Name) {
-			for key, text := range c.Data {
-				files = append(files, mountedFile{path.Join(directory, key), c.Name + "/" + key, text})
+		for _, container := range p.Spec.Containers {
+			for _, m := range container.VolumeMounts {
+				if m.Name != volume.Name {
+					continue
+				}
+				for key, text := range c.Data {
+					files = append(files, mountedFile{path.Join(m.MountPath, key), c.Name + "/" + key, text})
+				}
 			}
 		}
 	}
 	slices.SortFunc(files, func(a, b mountedFile) int { return strings.Compare(a.path, b.path) })
 	return files
-}
-
-// mountPaths returns the directories at which the containers of a pod mount a volume.
-func mountPaths(p *corev1.Pod, volume string) (paths []string) {
-	for _, c := range p.Spec.Containers {
-		for _, m := range c.VolumeMounts {
-			if m.Name == volume {
-				paths = append(paths, m.MountPath)
-			}
-		}
-	}
-	return paths
 }
 
 // parse reads the Corefile, and what it imports from the ConfigMaps that a pod mounts. Other files are not known, such
@@ -104,13 +98,6 @@ func (c *corefileSource) find(name string) (list []located) {
 		for _, d := range c.blocks[i].Find(name) {
 			list = append(list, located{&c.blocks[i], d})
 		}
-	}
-	return list
-}
-
-func (c *corefileSource) properties(plugin, name string) (list []corefile.Directive) {
-	for _, d := range c.find(plugin) {
-		list = append(list, d.Find(name)...)
 	}
 	return list
 }

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
@@ -102,9 +101,7 @@ type Scope struct {
 }
 
 // Has reports whether p is in the scope.
-func (s Scope) Has(p corev1.Pod) bool { return s.hasPod(&p) }
-
-func (s Scope) hasPod(p *corev1.Pod) bool {
+func (s Scope) Has(p *corev1.Pod) bool {
 	return s.hasNamespace(p.Namespace) && (s.Node == "" || s.Node == p.Spec.NodeName) && (s.PodName == "" || s.PodName == p.Name)
 }
 
@@ -118,10 +115,10 @@ func (s Scope) hasService(namespace string) bool {
 const (
 	systemNamespace = "kube-system"
 	dnsPort         = 53
-
-	// KubeletConfigMap is the ConfigMap in which kubeadm keeps the KubeletConfiguration.
-	KubeletConfigMap = "kubelet-config"
 )
+
+// KubeletConfigMap is the ConfigMap in which kubeadm keeps the KubeletConfiguration.
+var KubeletConfigMap = types.NamespacedName{Namespace: systemNamespace, Name: "kubelet-config"}
 
 // FindDNSService returns the Service of the cluster DNS, nil if there is none. Installers name
 // it kube-dns, for which other programs look; some add a label instead.
@@ -184,33 +181,29 @@ func selects(selector, labels map[string]string) bool {
 	return true
 }
 
-// NodeCachePods returns a pod of each node cache, in the order of the DaemonSets.
-func NodeCachePods(s *Snapshot) (pods []*corev1.Pod) {
-	for i := range s.DaemonSets {
-		if d := &s.DaemonSets[i]; isNodeCache(d) {
-			pods = append(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace}, Spec: d.Spec.Template.Spec})
-		}
-	}
-	return pods
+// NodeCaches returns the DaemonSets that are node caches.
+func NodeCaches(s *Snapshot) []appsv1.DaemonSet {
+	return slices.DeleteFunc(slices.Clone(s.DaemonSets), func(d appsv1.DaemonSet) bool { return !isNodeCache(&d) })
 }
 
 // certificateConfigMaps are the ConfigMaps that Kubernetes and OpenShift mount into each pod, beside the
 // token of its service account.
 var certificateConfigMaps = []string{"kube-root-ca.crt", "openshift-service-ca.crt"}
 
-// MountedConfigMaps returns the names of the ConfigMaps that a pod mounts, except those of
+// MountedConfigMaps returns the ConfigMaps that a pod in a namespace mounts, except those of
 // certificates that every pod mounts.
-func MountedConfigMaps(pod *corev1.Pod) (names []string) {
-	for _, v := range pod.Spec.Volumes {
+func MountedConfigMaps(namespace string, pod *corev1.PodSpec) (names []types.NamespacedName) {
+	add := func(name string) { names = append(names, types.NamespacedName{Namespace: namespace, Name: name}) }
+	for _, v := range pod.Volumes {
 		if v.ConfigMap != nil {
-			names = append(names, v.ConfigMap.Name)
+			add(v.ConfigMap.Name)
 		}
 		if v.Projected == nil {
 			continue
 		}
 		for _, s := range v.Projected.Sources {
 			if s.ConfigMap != nil && !slices.Contains(certificateConfigMaps, s.ConfigMap.Name) {
-				names = append(names, s.ConfigMap.Name)
+				add(s.ConfigMap.Name)
 			}
 		}
 	}

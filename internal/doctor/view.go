@@ -115,11 +115,7 @@ func newView(s *Snapshot) *view {
 	v.readCorefile()
 	v.domain = cmp.Or(s.ClusterDomain, v.kubeletDomain, v.corefileDomain(), defaultDomain)
 	v.domain = strings.ToLower(strings.TrimSuffix(v.domain, "."))
-	for _, d := range s.DaemonSets {
-		if isNodeCache(&d) {
-			v.nodeCaches = append(v.nodeCaches, d)
-		}
-	}
+	v.nodeCaches = NodeCaches(s)
 	return v
 }
 
@@ -179,37 +175,27 @@ func slicePorts(service *corev1.Service, ports []discoveryv1.EndpointPort) (udp,
 	return udp, tcp
 }
 
-func (v *view) configMap(namespace, name string) *corev1.ConfigMap {
-	i := slices.IndexFunc(v.ConfigMaps, func(c corev1.ConfigMap) bool { return c.Namespace == namespace && c.Name == name })
+func (v *view) configMap(name types.NamespacedName) *corev1.ConfigMap {
+	i := slices.IndexFunc(v.ConfigMaps, func(c corev1.ConfigMap) bool { return c.Namespace == name.Namespace && c.Name == name.Name })
 	if i < 0 {
 		return nil
 	}
 	return &v.ConfigMaps[i]
 }
 
-// unreadConfigMap returns why a ConfigMap was not read, "" if it was, or does not exist.
-func (v *view) unreadConfigMap(namespace, name string) string {
-	return cmp.Or(v.Unread[ConfigMaps], v.UnreadConfigMaps[types.NamespacedName{Namespace: namespace, Name: name}])
-}
-
-// unreadMount returns why a ConfigMap that the pods of the cluster DNS mount was not read; "": all
-// were read.
-func (v *view) unreadMount() string {
-	for _, p := range v.dnsPods {
-		for _, name := range MountedConfigMaps(p) {
-			if why := v.unreadConfigMap(p.Namespace, name); why != "" {
-				return why
-			}
-		}
+// unreadConfigMap returns why one of some ConfigMaps was not read, "" if all were, or do not exist.
+func (v *view) unreadConfigMap(names ...types.NamespacedName) (why string) {
+	for _, name := range names {
+		why = cmp.Or(why, v.Unread[ConfigMaps], v.UnreadConfigMaps[name])
 	}
-	return v.Unread[ConfigMaps]
+	return why
 }
 
 // readCorefile parses the Corefile that the pods of the cluster DNS mount.
 func (v *view) readCorefile() {
 	for _, p := range v.dnsPods {
-		for _, name := range MountedConfigMaps(p) {
-			c := v.configMap(p.Namespace, name)
+		for _, name := range MountedConfigMaps(p.Namespace, &p.Spec) {
+			c := v.configMap(name)
 			if c == nil || strings.TrimSpace(c.Data["Corefile"]) == "" {
 				continue
 			}
@@ -262,7 +248,7 @@ func (v *view) inScope() (list []*corev1.Pod) {
 		}
 		p := &v.Pods[i]
 		owner := ownerOf(p)
-		if hasEnded(p) || !v.Scope.hasPod(p) || seen[owner] {
+		if hasEnded(p) || !v.Scope.Has(p) || seen[owner] {
 			continue
 		}
 		seen[owner] = true

@@ -48,8 +48,6 @@ const (
 	// maxConfigMaps is the number of ConfigMaps that are read. The others that the pods of the cluster
 	// DNS mount are reported as unread.
 	maxConfigMaps = 10
-
-	systemNamespace = "kube-system"
 )
 
 // Config is what to read.
@@ -112,7 +110,7 @@ func Names(ctx context.Context, c Config) (*doctor.Snapshot, error) {
 	if err := r.listKinds(ctx, doctor.Namespaces, doctor.Services, doctor.Slices, doctor.Pods); err != nil {
 		return nil, fmt.Errorf("%w; or write the objects that matter to a file, and set -f", err)
 	}
-	r.configMaps(ctx, []types.NamespacedName{kubeletConfigMap})
+	r.configMaps(ctx, []types.NamespacedName{doctor.KubeletConfigMap})
 	return s, nil
 }
 
@@ -131,9 +129,6 @@ func (r *reader) listKinds(ctx context.Context, kinds ...doctor.Kind) error {
 	}
 	return nil
 }
-
-// kubeletConfigMap is the ConfigMap with the kubelets' configuration.
-var kubeletConfigMap = types.NamespacedName{Namespace: systemNamespace, Name: doctor.KubeletConfigMap}
 
 // KubeletFacts returns what pods get from the kubelets: as kubeadm keeps it in the ConfigMap kubelet-config, or the
 // addresses of the DNS Service. Other installers have no such ConfigMap, and a user may lack the permission to read
@@ -298,8 +293,6 @@ func (r *reader) fail(kind doctor.Kind, err error) {
 			why += ": set --timeout"
 		}
 		r.unread(kind, why)
-	case !answered:
-		r.unread(kind, fmt.Sprintf("list %s: %v", kind, err))
 	case apierrors.IsForbidden(err):
 		r.unread(kind, fmt.Sprintf("no permission to list %s: docs/debugging.md has a ClusterRole", kind))
 	case apierrors.IsNotFound(err):
@@ -337,18 +330,19 @@ func (r *reader) configMaps(ctx context.Context, names []types.NamespacedName) {
 // configMapNames returns the names of the kubelets' configuration and of the ConfigMaps that the pods
 // of the cluster DNS and of node caches mount, each once.
 func (r *reader) configMapNames() []types.NamespacedName {
-	names := []types.NamespacedName{kubeletConfigMap}
-	seen := map[types.NamespacedName]bool{names[0]: true}
-	pods := doctor.DNSPods(doctor.FindDNSService(r.snapshot.Services), r.snapshot.Pods)
-	for _, p := range append(pods, doctor.NodeCachePods(r.snapshot)...) {
-		for _, mounted := range doctor.MountedConfigMaps(p) {
-			if name := (types.NamespacedName{Namespace: p.Namespace, Name: mounted}); !seen[name] {
-				seen[name] = true
-				names = append(names, name)
-			}
-		}
+	names := []types.NamespacedName{doctor.KubeletConfigMap}
+	for _, p := range doctor.DNSPods(doctor.FindDNSService(r.snapshot.Services), r.snapshot.Pods) {
+		names = append(names, doctor.MountedConfigMaps(p.Namespace, &p.Spec)...)
 	}
-	return names
+	for _, d := range doctor.NodeCaches(r.snapshot) {
+		names = append(names, doctor.MountedConfigMaps(d.Namespace, &d.Spec.Template.Spec)...)
+	}
+	seen := map[types.NamespacedName]bool{}
+	return slices.DeleteFunc(names, func(name types.NamespacedName) bool {
+		isKnown := seen[name]
+		seen[name] = true
+		return isKnown
+	})
 }
 
 // answerRecorder records whether there was a reply.

@@ -173,7 +173,8 @@ func checkScope(s *doctor.Snapshot) error {
 	case s.Scope.Node != "" && s.Unread[doctor.Nodes] == "" &&
 		!slices.ContainsFunc(s.Nodes, func(n corev1.Node) bool { return n.Name == s.Scope.Node }):
 		return fmt.Errorf("--node %s: node not found", s.Scope.Node)
-	case s.Scope.PodName != "" && s.Unread[doctor.Pods] == "" && !slices.ContainsFunc(s.Pods, s.Scope.Has):
+	case s.Scope.PodName != "" && s.Unread[doctor.Pods] == "" &&
+		!slices.ContainsFunc(s.Pods, func(p corev1.Pod) bool { return s.Scope.Has(&p) }):
 		return fmt.Errorf("--pod %s/%s: pod not found", s.Scope.Namespace, s.Scope.PodName)
 	}
 	return nil
