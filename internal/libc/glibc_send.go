@@ -173,12 +173,12 @@ func (g *glibc) exchangeAll(ctx context.Context, server int, tcp bool, name stri
 	return got
 }
 
-func (g *glibc) exchangeQuery(ctx context.Context, q loggedQuery) reply {
+func (g *glibc) exchangeQuery(ctx context.Context, q *Query) reply {
 	edns := uint16(0)
 	if g.Resolver.EDNS0 && !g.noOPT {
 		edns = ednsSize
 	}
-	msg, err := g.exchange(ctx, g.Network, q, g.Resolver.TrustAD, edns)
+	msg, err := q.exchange(ctx, g.Network, g.Resolver.TrustAD, edns)
 	return reply{Msg: msg, err: err}
 }
 

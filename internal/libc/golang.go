@@ -154,13 +154,12 @@ func (g *golang) server(i int) netip.Addr {
 
 // tryServers queries one server after the other, for Attempts rounds, until one has an answer
 // or denies that there is one. q is the first query.
-func (g *golang) tryServers(ctx context.Context, q loggedQuery, first int) (a goAnswer) {
+func (g *golang) tryServers(ctx context.Context, q *Query, first int) (a goAnswer) {
 	start := time.Now()
 	defer func() { a.took = time.Since(start) }()
 	for i := range min(g.Resolver.Attempts*len(g.Resolver.Nameservers), goMaxQueries) {
 		if i > 0 {
-			q.Server = g.server(first + i)
-			q = g.add(q.Query)
+			q = g.add(Query{Name: q.Name, Type: q.Type, Server: g.server(first + i), TCP: q.TCP})
 		}
 		a = g.query(ctx, q)
 		if a.Error == "" || a.Error == GoNoSuchHost || ctx.Err() != nil {
@@ -171,11 +170,10 @@ func (g *golang) tryServers(ctx context.Context, q loggedQuery, first int) (a go
 }
 
 // query queries one server, and again over TCP if the reply is truncated.
-func (g *golang) query(ctx context.Context, q loggedQuery) goAnswer {
+func (g *golang) query(ctx context.Context, q *Query) goAnswer {
 	reply, err := g.send(ctx, q)
 	if err == nil && reply.Truncated && !q.TCP {
-		q.TCP = true
-		reply, err = g.send(ctx, g.add(q.Query))
+		reply, err = g.send(ctx, g.add(Query{Name: q.Name, Type: q.Type, Server: q.Server, TCP: true}))
 	}
 	switch {
 	case errors.Is(err, ErrTimeout):
@@ -186,10 +184,10 @@ func (g *golang) query(ctx context.Context, q loggedQuery) goAnswer {
 	return goAnswer{reply: reply, Error: goError(reply, q.Type)}
 }
 
-func (g *golang) send(ctx context.Context, q loggedQuery) (*dns.Msg, error) {
+func (g *golang) send(ctx context.Context, q *Query) (*dns.Msg, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(g.Resolver.Timeout)*time.Second, ErrTimeout)
 	defer cancel()
-	return g.exchange(ctx, g.Network, q, g.Resolver.TrustAD, goEDNSSize)
+	return q.exchange(ctx, g.Network, g.Resolver.TrustAD, goEDNSSize)
 }
 
 func goError(reply *dns.Msg, qtype uint16) Error {

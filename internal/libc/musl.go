@@ -191,7 +191,7 @@ func (e *muslExchange) sendQuery(ctx context.Context, i int, server netip.Addr) 
 	}
 	logged := e.add(q)
 	e.senders.Go(func() {
-		reply, _ := e.exchange(ctx, e.Network, logged, e.ad, 0)
+		reply, _ := logged.exchange(ctx, e.Network, e.ad, 0)
 		select {
 		case e.arrivals <- arrival{i, server, q.TCP, reply}:
 		case <-ctx.Done():

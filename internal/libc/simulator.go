@@ -139,9 +139,7 @@ func (s Simulator) Lookup(ctx context.Context, name string, family Family) (Resu
 		return result, nil
 	}
 	var q queryLog
-	result := s.start(&q).lookup(ctx, name, family)
-	result.Queries = q.queries
-	return result, ctx.Err()
+	return q.complete(s.start(&q).lookup(ctx, name, family)), ctx.Err()
 }
 
 // Search simulates res_search(3), which programs call for records other than addresses,
@@ -151,9 +149,7 @@ func (s Simulator) Search(ctx context.Context, name string, qtype uint16) (Resul
 		return Result{Error: Crashed}, nil
 	}
 	var q queryLog
-	result := s.start(&q).resSearch(ctx, name, qtype)
-	result.Queries = q.queries
-	return result, ctx.Err()
+	return q.complete(s.start(&q).resSearch(ctx, name, qtype)), ctx.Err()
 }
 
 // process is a process with a library.
@@ -202,27 +198,29 @@ type Query struct {
 
 // queryLog collects the queries of a lookup in the order sent.
 type queryLog struct {
-	mu      sync.Mutex // guards queries; replies are recorded concurrently
-	queries []Query
-}
-
-// loggedQuery is a query with its index in the queryLog.
-type loggedQuery struct {
-	Query
-	index int
+	mu      sync.Mutex // guards queries: they are sent concurrently
+	queries []*Query
 }
 
 // add appends a query that is about to be sent.
-func (l *queryLog) add(q Query) loggedQuery {
+func (l *queryLog) add(q Query) *Query {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.queries = append(l.queries, q)
-	return loggedQuery{q, len(l.queries) - 1}
+	l.queries = append(l.queries, &q)
+	return &q
 }
 
-// exchange sends the message of q and records the reply. In the message RD is set, as all libraries do, and ad is the
+// complete returns a result with the queries, all of which have ended.
+func (l *queryLog) complete(r Result) Result {
+	for _, q := range l.queries {
+		r.Queries = append(r.Queries, *q)
+	}
+	return r
+}
+
+// exchange sends the message of q and sets the reply. In the message RD is set, as all libraries do, and ad is the
 // flag AD. edns is the size in the OPT record; 0: it has none.
-func (l *queryLog) exchange(ctx context.Context, n Network, q loggedQuery, ad bool, edns uint16) (*dns.Msg, error) {
+func (q *Query) exchange(ctx context.Context, n Network, ad bool, edns uint16) (*dns.Msg, error) {
 	msg := new(dns.Msg).SetQuestion(q.Name, q.Type)
 	if msg.AuthenticatedData = ad; edns > 0 {
 		msg.SetEdns0(edns, false)
@@ -233,7 +231,7 @@ func (l *queryLog) exchange(ctx context.Context, n Network, q loggedQuery, ad bo
 	}
 	start := time.Now()
 	reply, err := send(ctx, q.Server, msg)
-	took := time.Since(start)
+	q.Took = time.Since(start)
 	var timeout interface{ Timeout() bool }
 	switch {
 	case err == nil && reply != nil && len(reply.Question) == 1 && reply.Question[0].Qtype == msg.Question[0].Qtype &&
@@ -247,10 +245,7 @@ func (l *queryLog) exchange(ctx context.Context, n Network, q loggedQuery, ad bo
 	default:
 		reply = nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	logged := &l.queries[q.index]
-	logged.Reply, logged.Err, logged.Took = reply, err, took
+	q.Reply, q.Err = reply, err
 	return reply, err
 }
 

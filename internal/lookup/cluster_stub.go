@@ -105,7 +105,11 @@ func (s *clusterStub) newServer() (*dnsserver.Server, []daemon.Task, error) {
 		exchange, tasks = client.Exchange, append(tasks, client.Run)
 	}
 	config.Upstream = func(ctx context.Context, query *dns.Msg) (*dns.Msg, error) {
-		s.record(query)
+		q := query.Question[0]
+		q.Name = dns.CanonicalName(q.Name)
+		s.mu.Lock()
+		s.forwarded = appendNew(s.forwarded, q)
+		s.mu.Unlock()
 		return exchange(ctx, query)
 	}
 	server, err := dnsserver.New(config)
@@ -176,14 +180,6 @@ func (s *clusterStub) missing(q libc.Query) []dns.Question {
 		return cmp.Compare(slices.Index(candidates, a.Name), slices.Index(candidates, b.Name))
 	})
 	return list
-}
-
-func (s *clusterStub) record(query *dns.Msg) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	q := query.Question[0]
-	q.Name = dns.CanonicalName(q.Name)
-	s.forwarded = appendNew(s.forwarded, q)
 }
 
 // takeForwarded returns the questions forwarded since the last call.

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -113,7 +112,7 @@ func (o *Options) parseLookup(c *Config, args []string) (err error) {
 		if o.Complete {
 			return usage.Errorf("--complete has no effect with --server: set one of them")
 		}
-		if c.Server, err = parseServer(o.Server); err != nil {
+		if c.Server, err = gather.ParseServer("--server", o.Server); err != nil {
 			return err
 		}
 		if len(o.Upstream) > 0 {
@@ -128,18 +127,6 @@ func (o *Options) parseLookup(c *Config, args []string) (err error) {
 		c.Upstream = append(c.Upstream, s)
 	}
 	return nil
-}
-
-// parseServer parses the value of --server. The default of its port is the same as in --upstream.
-func parseServer(text string) (netip.AddrPort, error) {
-	if addr, err := netip.ParseAddr(text); err == nil {
-		return netip.AddrPortFrom(addr, 53), nil
-	}
-	server, err := netip.ParseAddrPort(text)
-	if err != nil {
-		return server, usage.Errorf("--server: %q: want ADDRESS, IPV4:PORT or [IPV6]:PORT, such as 10.96.0.10 or [fd00::10]:53", text)
-	}
-	return server, nil
 }
 
 // PodNamespace returns the namespace of the pod.
@@ -251,15 +238,9 @@ func Node(ctx context.Context, o *Options, flags *nodefacts.Flags, userAgent str
 
 func manifestOf(s *doctor.Snapshot) (all kube.Manifest, err error) {
 	core, discovery := corev1.SchemeGroupVersion, discoveryv1.SchemeGroupVersion
-	for _, err := range []error{
+	return all, errors.Join(
 		addObjects(&all, core.WithKind("Namespace"), s.Namespaces), addObjects(&all, core.WithKind("Service"), s.Services),
-		addObjects(&all, discovery.WithKind("EndpointSlice"), s.Slices), addObjects(&all, core.WithKind("Pod"), s.Pods),
-	} {
-		if err != nil {
-			return all, err
-		}
-	}
-	return all, nil
+		addObjects(&all, discovery.WithKind("EndpointSlice"), s.Slices), addObjects(&all, core.WithKind("Pod"), s.Pods))
 }
 
 // addObjects adds objects of a kind to a manifest. An object of the API is smaller than a manifest may be.

@@ -34,7 +34,7 @@ func TestOptions_Parse(t *testing.T) {
 		{func(o *lookup.Options) { o.Input.Namespace = "" }, "db", "", `--namespace "": want a DNS label such as shop`},
 		{func(o *lookup.Options) { o.Pod = "" }, "db", "", "no pod: set --pod"},
 		{func(*lookup.Options) {}, "db NONE", "", `unknown record type "NONE": want one such as A, AAAA, SRV or PTR`},
-		{func(o *lookup.Options) { o.Server = "dns" }, "db", "", `--server: "dns": want ADDRESS`},
+		{func(o *lookup.Options) { o.Server = "dns" }, "db", "", `--server "dns": want IP[:PORT]`},
 		{func(o *lookup.Options) { o.Server, o.Complete = "::1", true }, "db", "", "--complete has no effect with --server"},
 		{func(o *lookup.Options) { o.Server, o.Upstream = "::1", []string{"::2"} }, "db", "", "--upstream has no effect with --server"},
 		{func(o *lookup.Options) { o.Upstream = []string{"dns"} }, "db", "", "--upstream: "},
