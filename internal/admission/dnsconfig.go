@@ -127,13 +127,15 @@ func (c *check) checkRootSearch(ctx context.Context) {
 	}
 }
 
-// numericOptions are the options with a number, its range, and what C libraries do below it
+// numericOption is an option with a number, its range, and what C libraries do below it
 // (resolv.h of glibc; src/network/resolvconf.c and res_msend.c of musl).
-var numericOptions = []struct {
+type numericOption struct {
 	name     string
 	min, max int
 	below    string
-}{
+}
+
+var numericOptions = []numericOption{
 	{"ndots", 1, 15, "at 0 musl never uses the search domains, below 0 glibc uses 15"}, // RES_MAXNDOTS
 	{"timeout", 1, 30, "glibc uses 1, musl sends no query"},                            // RES_MAXRETRANS; musl: 60
 	{"attempts", 1, 5, "glibc sends no query"},                                         // RES_MAXRETRY; musl: 10, dividing by it
@@ -153,70 +155,59 @@ func (c *check) checkOptions(ctx context.Context) {
 		return
 	}
 	for i, o := range untilDone(ctx, c.o.Pod.Config.Options) {
-		if code := optionCode(o); code != "" && !c.omitFinding(code) {
-			message, hint := describeOption(o)
+		if code, message, hint := c.optionProblem(o); code != "" {
 			c.warn(code, policy.EnforcedByDNSConfigurer, c.o.ofPod(fmt.Sprintf("spec.dnsConfig.options[%d]", i)), message, hint)
 		}
 	}
 }
 
-// optionCode returns the code of the problem of o, or "".
-func optionCode(o policy.Option) policy.Code {
+// optionProblem returns the problem of o and what to do. code is "" if there is none, or its finding is left out.
+func (c *check) optionProblem(o policy.Option) (code policy.Code, message, hint string) {
 	if o.Name == "" || leavesLine(o.Name) || leavesLine(o.Value) {
-		return "" // has another finding
+		return "", "", "" // has another finding
 	}
-	key, _, colon := strings.Cut(o.Name, ":")
-	for _, limits := range numericOptions {
-		if limits.name != key {
-			continue
+	key, inName, colon := strings.Cut(o.Name, ":")
+	numeric := slices.IndexFunc(numericOptions, func(n numericOption) bool { return n.name == key })
+	if numeric < 0 {
+		switch isFlag := slices.Contains(flags, o.Name); {
+		case isFlag && o.Value == "":
+			return "", "", ""
+		case isFlag && !c.omitFinding(CodeOptionValue):
+			return CodeOptionValue, fmt.Sprintf("option %s accepts no value: %s enables it too", o.Name, excerpt.Quote(o.Value)),
+				"drop the value, or the option"
+		case !isFlag && !c.omitFinding(CodeUnknownOption):
+			return CodeUnknownOption, fmt.Sprintf("no C library supports option %s", excerpt.Quote(o.Name)),
+				"check its spelling; resolv.conf(5) has the list"
 		}
-		if n, ok := parseNumber(o.Value); ok && !colon && limits.min <= n && n <= limits.max {
-			return ""
-		}
-		return CodeOptionValue
+		return "", "", ""
 	}
+	limits := numericOptions[numeric]
+	n, ok := parseNumber(o.Value)
+	if ok && !colon && limits.min <= n && n <= limits.max || c.omitFinding(CodeOptionValue) {
+		return "", "", ""
+	}
+	hint = fmt.Sprintf("use %d to %d", limits.min, limits.max)
 	switch {
-	case !slices.Contains(flags, o.Name):
-		return CodeUnknownOption
-	case o.Value != "":
-		return CodeOptionValue
+	case colon:
+		hint = fmt.Sprintf("write name: %s, value: %s", key, excerpt.Quote(inName))
+		message = fmt.Sprintf("the name of option %s contains its value: it is added to the node's %s instead of replacing it",
+			excerpt.Quote(o.Name), key)
+	case o.Value == "":
+		message, hint = fmt.Sprintf("option %s has no value: it removes the node's", key), "set a value"
+	case !ok:
+		message = fmt.Sprintf("the value %s of option %s is not a number", excerpt.Quote(o.Value), key)
+	case n < limits.min:
+		message = fmt.Sprintf("option %s is %d, %d is the minimum: %s", key, n, limits.min, limits.below)
+	default:
+		message = fmt.Sprintf("option %s is %d, %d is the limit: glibc uses %d", key, n, limits.max, limits.max)
 	}
-	return ""
+	return CodeOptionValue, message, hint
 }
 
 // leavesLine reports whether s contains a newline or NUL. strings.ContainsAny took half of the time
 // of checkOptions.
 func leavesLine(s string) bool {
 	return strings.IndexByte(s, '\n') >= 0 || strings.IndexByte(s, 0) >= 0
-}
-
-// describeOption returns the problem of o, which has one, and what to do.
-func describeOption(o policy.Option) (message, hint string) {
-	key, inName, colon := strings.Cut(o.Name, ":")
-	for _, limits := range numericOptions {
-		if limits.name != key {
-			continue
-		}
-		hint = fmt.Sprintf("use %d to %d", limits.min, limits.max)
-		switch n, ok := parseNumber(o.Value); {
-		case colon:
-			return fmt.Sprintf("the name of option %s contains its value: it is added to the node's %s instead of replacing it",
-					excerpt.Quote(o.Name), key),
-				fmt.Sprintf("write name: %s, value: %s", key, excerpt.Quote(inName))
-		case o.Value == "":
-			return fmt.Sprintf("option %s has no value: it removes the node's", key), "set a value"
-		case !ok:
-			return fmt.Sprintf("the value %s of option %s is not a number", excerpt.Quote(o.Value), key), hint
-		case n < limits.min:
-			return fmt.Sprintf("option %s is %d, %d is the minimum: %s", key, n, limits.min, limits.below), hint
-		default:
-			return fmt.Sprintf("option %s is %d, %d is the limit: glibc uses %d", key, n, limits.max, limits.max), hint
-		}
-	}
-	if slices.Contains(flags, o.Name) {
-		return fmt.Sprintf("option %s accepts no value: %s enables it too", o.Name, excerpt.Quote(o.Value)), "drop the value, or the option"
-	}
-	return fmt.Sprintf("no C library supports option %s", excerpt.Quote(o.Name)), "check its spelling; resolv.conf(5) has the list"
 }
 
 // parseNumber parses what the C libraries read as a number, with at most 18 digits, which also fit
