@@ -49,15 +49,14 @@ func (f fields) yaml(kind string) []byte {
 		}
 		outer, name, isInner := strings.Cut(path, ".")
 		indent := ""
-		switch {
-		case !isInner:
+		if isInner {
+			indent = "  "
+		} else {
 			name = outer
-		case outer != section:
+		}
+		if isInner && outer != section {
 			fmt.Fprintf(&b, "%s:\n", outer)
 			section = outer
-			fallthrough
-		default:
-			indent = "  "
 		}
 		items, isList := v.value.([]item)
 		if !isList {

@@ -251,14 +251,12 @@ func findValues(v *view) (hits []hit) {
 		{"forward", "max_concurrent", 0, "few queries may wait for the upstream servers: others are refused",
 			func(n int) bool { return n < minConcurrent }},
 	} {
-		for _, d := range v.corefile.find(tt.plugin) {
-			for _, property := range d.Find(tt.property) {
-				if len(property.Args) <= tt.index {
-					continue
-				}
-				if n, err := strconv.Atoi(property.Args[tt.index]); err == nil && tt.isBad(n) {
-					hits = append(hits, v.corefileHit(tt.problem, located{Directive: property}.evidence()))
-				}
+		for _, property := range v.corefile.properties(tt.plugin, tt.property) {
+			if len(property.Args) <= tt.index {
+				continue
+			}
+			if n, err := strconv.Atoi(property.Args[tt.index]); err == nil && tt.isBad(n) {
+				hits = append(hits, v.corefileHit(tt.problem, property.evidence()))
 			}
 		}
 	}

@@ -32,22 +32,20 @@ type mountedFile struct{ path, name, text string }
 
 // mountedFiles returns the files that a pod mounts from ConfigMaps, in the order of their paths.
 func (v *view) mountedFiles(p *corev1.Pod) (files []mountedFile) {
+	configs := map[string]*corev1.ConfigMap{} // by volume
 	for _, volume := range p.Spec.Volumes {
-		if volume.ConfigMap == nil {
-			continue
+		if volume.ConfigMap != nil {
+			configs[volume.Name] = v.configMap(types.NamespacedName{Namespace: p.Namespace, Name: volume.ConfigMap.Name})
 		}
-		c := v.configMap(types.NamespacedName{Namespace: p.Namespace, Name: volume.ConfigMap.Name})
-		if c == nil {
-			continue
-		}
-		for _, container := range p.Spec.Containers {
-			for _, m := range container.VolumeMounts {
-				if m.Name != volume.Name {
-					continue
-				}
-				for key, text := range c.Data {
-					files = append(files, mountedFile{path.Join(m.MountPath, key), c.Name + "/" + key, text})
-				}
+	}
+	for _, container := range p.Spec.Containers {
+		for _, m := range container.VolumeMounts {
+			c := configs[m.Name]
+			if c == nil {
+				continue
+			}
+			for key, text := range c.Data {
+				files = append(files, mountedFile{path.Join(m.MountPath, key), c.Name + "/" + key, text})
 			}
 		}
 	}
@@ -97,6 +95,15 @@ func (c *corefileSource) find(name string) (list []located) {
 	for i := range c.blocks {
 		for _, d := range c.blocks[i].Find(name) {
 			list = append(list, located{&c.blocks[i], d})
+		}
+	}
+	return list
+}
+
+func (c *corefileSource) properties(plugin, name string) (list []located) {
+	for _, d := range c.find(plugin) {
+		for _, property := range d.Find(name) {
+			list = append(list, located{d.block, property})
 		}
 	}
 	return list

@@ -116,7 +116,7 @@ func asTypeError(js []byte, into any, err error) error {
 // The Go type must not contain a field of type any: its numbers would be float64. Of duplicate
 // fields a null resets what the previous one has set.
 func DecodeLarge(js []byte, into any) error {
-	err := unmarshalLarge(js, into)
+	err := json.Unmarshal(js, into, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if t, ok := errors.AsType[*TypeError](err); ok { // of an UnmarshalJSON that uses Reader
 		return t
 	}
@@ -129,10 +129,6 @@ func DecodeLarge(js []byte, into any) error {
 		value = describeKind(s.JSONKind)
 	}
 	return &TypeError{pointerPath(s.JSONPointer), "is " + value + ", must be " + describeType(s.GoType)}
-}
-
-func unmarshalLarge(js []byte, into any) error {
-	return json.Unmarshal(js, into, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
 // pointerPath returns the path of a JSON Pointer. A name of digits counts as an index: API types have

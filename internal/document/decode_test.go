@@ -109,43 +109,6 @@ func TestDecodeStrict_TypeErrors(t *testing.T) {
 	}
 }
 
-// embedded and Exported are embedded under Go names, which are not part of a path.
-type (
-	embedded struct {
-		Hostname string `json:"hostname"`
-		Exported `json:",inline"`
-	}
-	Exported struct {
-		Items []struct {
-			embeddedItem
-		} `json:"items"`
-	}
-	embeddedItem struct {
-		Value  string `json:"value"`
-		Number struct {
-			Named `json:"named"`
-		} // without a JSON name
-	}
-	Named struct {
-		Value string `json:"value"`
-	}
-)
-
-// TestTypeError_EmbeddedStruct: an embedded struct has a name in Go alone.
-func TestTypeError_EmbeddedStruct(t *testing.T) {
-	for text, want := range map[string]string{
-		`{"hostname":1}`:             "hostname: is a number, must be a string",
-		`{"items":1}`:                "items: is a number, must be a list of mappings",
-		`{"items":[{},{"value":1}]}`: "items[1].value: is a number, must be a string",
-		`{"items":[{"Number":{"named":{"value":1}}}]}`: "items[0].Number.named.value: is a number, must be a string",
-		`{"items":[{"Number":1}]}`:                     "items[0].Number: is a number, must be a mapping",
-	} {
-		if err := document.Decode([]byte(text), &struct{ embedded }{}); fmt.Sprint(err) != want {
-			t.Errorf("%s\n got %v\nwant %s", text, err, want)
-		}
-	}
-}
-
 func TestDecode_Fields(t *testing.T) {
 	const text = `{"kind":"Pod","spec":{"Hostname":"a","dnsPolcy":"None","hostname":"h","hostname":"i"}}`
 	var pod corev1.Pod
@@ -199,20 +162,6 @@ func TestDecodeLarge(t *testing.T) {
 		if (err == nil) != (wantErr == nil) || typeError && err.Error() != wantErr.Error() {
 			t.Errorf("%s\n got %v\nwant %v", text, err, wantErr)
 		}
-	}
-}
-
-// TestTypeError_DeepDocument: the cost is linear in the length of the document.
-func TestTypeError_DeepDocument(t *testing.T) {
-	const depth = 9000 // the decoder's limit is 10000
-	text := `{"status":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + `,"spec":{"hostname":1}}`
-	err := document.Decode([]byte(text), &struct {
-		Spec struct {
-			Hostname string `json:"hostname"`
-		} `json:"spec"`
-	}{})
-	if fmt.Sprint(err) != "spec.hostname: is a number, must be a string" {
-		t.Errorf("got %v", err)
 	}
 }
 

@@ -72,14 +72,10 @@ func parseOne(text []byte, first int) (*yamlv3.Node, error) {
 // checkUTF8 returns an error with the line of the first octet that is not UTF-8: that of the decoder
 // names no line.
 func checkUTF8(text []byte, first int) error {
-	valid := 0
-	for valid < len(text) {
-		r, size := utf8.DecodeRune(text[valid:])
-		if r == utf8.RuneError && size == 1 {
-			line := first + bytes.Count(text[:valid], []byte("\n"))
-			return &LineError{line, "not UTF-8: save the file as UTF-8"}
+	for i, line := range bytes.Split(text, []byte("\n")) {
+		if !utf8.Valid(line) {
+			return &LineError{first + i, "not UTF-8: save the file as UTF-8"}
 		}
-		valid += size
 	}
 	return nil
 }
