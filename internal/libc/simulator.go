@@ -210,7 +210,7 @@ func (l *queryLog) add(q Query) *Query {
 	return &q
 }
 
-// complete returns a result with the queries, all of which have ended.
+// complete returns a result with the queries, which have ended.
 func (l *queryLog) complete(r Result) Result {
 	for _, q := range l.queries {
 		r.Queries = append(r.Queries, *q)
