@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 var update = flag.Bool("update", false, "write docs/json.md")
@@ -43,18 +45,12 @@ var goTypes = strings.NewReplacer("[]string", "list of strings", "[]", "list of 
 // TestOutputReference checks that docs/json.md is generated from the comments on the types of
 // the output.
 func TestOutputReference(t *testing.T) {
-	files, err := filepath.Glob("output*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob("output*.go"))(t)
 	var b strings.Builder
 	b.WriteString(outputIntroduction)
 	for _, name := range files {
 		fset := token.NewFileSet()
-		file, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(parser.ParseFile(fset, name, nil, parser.ParseComments))(t)
 		for _, decl := range file.Decls {
 			if types, ok := decl.(*ast.GenDecl); ok && types.Tok == token.TYPE {
 				writeType(t, &b, fset, types)
@@ -62,14 +58,9 @@ func TestOutputReference(t *testing.T) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile(outputPage, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(outputPage, []byte(b.String()), 0o644))
 	}
-	page, err := os.ReadFile(outputPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(outputPage))(t)
 	if diff := cmp.Diff(string(page), b.String()); diff != "" {
 		t.Errorf("docs/json.md is out of date, run this test with -update (-page +generated):\n%s", diff)
 	}
@@ -87,9 +78,7 @@ func writeType(t *testing.T, b *strings.Builder, fset *token.FileSet, decl *ast.
 		useJSONNames(strings.TrimSpace(decl.Doc.Text()), of))
 	for _, f := range of.Fields.List {
 		var goType strings.Builder
-		if err := printer.Fprint(&goType, fset, f.Type); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, printer.Fprint(&goType, fset, f.Type))
 		text := strings.Join(strings.Fields(f.Doc.Text()+" "+f.Comment.Text()), " ")
 		text = strings.TrimPrefix(text, f.Names[0].Name+" is ")
 		text = strings.TrimPrefix(text, f.Names[0].Name+" are ")

@@ -21,6 +21,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/nodefacts"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // kubeletCase is a pod with the result of a real kubelet, recorded by test/cluster.
@@ -67,15 +68,10 @@ func TestRender_SameAsKubelet(t *testing.T) {
 // kubeletCases returns the recorded cases.
 func kubeletCases(t *testing.T) (cases []kubeletCase) {
 	t.Helper()
-	text, err := os.ReadFile("../../test/cluster/testdata/kubelet-300.ndjson")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../test/cluster/testdata/kubelet-300.ndjson"))(t)
 	for line := range strings.Lines(string(text)) {
 		var r kubeletCase
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(line), &r))
 		cases = append(cases, r)
 	}
 	return cases
@@ -172,9 +168,7 @@ func render(t *testing.T, pod string, facts []string) (stdout, stderr []byte, er
 	var node nodefacts.Flags
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	node.Register(flags)
-	if err := flags.Parse(facts); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, flags.Parse(facts))
 	n, err := node.Load()
 	if err != nil {
 		return nil, nil, err
@@ -187,7 +181,5 @@ func render(t *testing.T, pod string, facts []string) (stdout, stderr []byte, er
 
 func write(t *testing.T, path string, text []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, text, 0o600))
 }

@@ -25,15 +25,13 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/dnsnode"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // deployedObject returns the object of type T in a file of deploy.
 func deployedObject[T any](t *testing.T, file string) T {
 	t.Helper()
-	text, err := os.ReadFile("../../deploy/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../deploy/" + file))(t)
 	for document := range bytes.SplitSeq(text, []byte("\n---\n")) {
 		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(document, nil, nil)
 		if err != nil {
@@ -71,18 +69,13 @@ func TestDeploy_ClusterDNS(t *testing.T) {
 	t.Cleanup(server.CloseClientConnections)
 	text := deployedObject[*corev1.ConfigMap](t, "cluster-dns/config.yaml").Data[filepath.Base(configFile)]
 	for file, text := range map[string]string{configFile: text, kubeconfig: kubeapi.Kubeconfig(server.URL)} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	var stdout, stderr bytes.Buffer
 	if code := run(t.Context(), []string{"config", "check", configFile}, nil, &stdout, &stderr); code != exitOK {
 		t.Fatalf("config check: exit code %d\n%s%s", code, &stdout, &stderr)
 	}
-	c, err := dnsnode.ClusterDNSKind().FromFile(configFile).Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(dnsnode.ClusterDNSKind().FromFile(configFile).Load())(t)
 	lameduck := config.Duration(c.Lameduck)
 	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < lameduck+dnsnode.Drain+5*time.Second {
 		t.Errorf("the pod has %v to terminate, and needs %v for new queries and %v for those in flight",
@@ -93,9 +86,7 @@ func TestDeploy_ClusterDNS(t *testing.T) {
 	p := &dnsProcess{t: t, addr: freeAddr(t), http: freeAddr(t)}
 	text = strings.NewReplacer("/var/lib/dnsconfigurer/", dir+"/", "lameduck: 10s", "lameduck: 0s",
 		"resolvConf: /etc/resolv.conf", `resolvConf: ""`).Replace(text)
-	if err := os.WriteFile(configFile, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(configFile, []byte(text), 0o600))
 	_, p.stop = startCommand(t, append(args, "--listen", p.addr, "--http", p.http, "--kubeconfig", kubeconfig), &p.log)
 	p.ready()
 	if got := p.ask("web.shop.svc.cluster.local.", 1); got != "10.96.0.9" {

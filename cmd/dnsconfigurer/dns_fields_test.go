@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // says fails the test unless the process answers a query with want. It waits while that is
@@ -100,10 +102,7 @@ func TestMaxMemory(t *testing.T) {
 // connect opens a TCP connection to the process.
 func (p *dnsProcess) connect() net.Conn {
 	p.t.Helper()
-	c, err := net.DialTimeout("tcp", p.addr, time.Minute)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	c := must.Get(net.DialTimeout("tcp", p.addr, time.Minute))(p.t)
 	return c
 }
 
@@ -121,9 +120,7 @@ func asksOver(c net.Conn) bool {
 // TestHosts: entries and the file are answered, and a reload replaces them.
 func TestHosts(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "hosts")
-	if err := os.WriteFile(file, []byte("192.0.2.8 a.example\nx y\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte("192.0.2.8 a.example\nx y\n"), 0o600))
 	p := newDNSProcess(t, fmt.Sprintf("hosts: {entries: [192.0.2.7 db.example], file: %q}\nresolvConf: \"\"\n", file))
 	p.says("db.example.", dns.TypeA, "192.0.2.7")
 	p.says("a.example.", dns.TypeA, "192.0.2.8")
@@ -167,9 +164,7 @@ func TestQueryLog(t *testing.T) {
 		command := newCommand(t, []string{"dns", "--config", p.config, "--listen", p.addr, "--http", p.http,
 			"--manifests", "../../examples"}, &p.log)
 		command.Stdout = w
-		if err := command.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, command.Start())
 		t.Cleanup(func() { _ = command.Process.Kill() })
 		p.signal = command.Process.Signal
 		w.Close()

@@ -27,6 +27,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
@@ -82,18 +83,13 @@ func (p *dnsProcess) get(path string) string {
 		p.t.Fatalf("%v\n%s", err, p.log.String())
 	}
 	defer r.Body.Close()
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(r.Body))(p.t)
 	return fmt.Sprintf("%d %s", r.StatusCode, body)
 }
 
 func (p *dnsProcess) write(fields string) {
 	p.t.Helper()
-	if err := os.WriteFile(p.config, []byte(dnsHead+fields), 0o600); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, os.WriteFile(p.config, []byte(dnsHead+fields), 0o600))
 }
 
 // eventually waits until ok returns true.
@@ -130,9 +126,7 @@ func (p *dnsProcess) reread(change func(), words ...string) {
 	p.eventually("the start", func() bool { return strings.Contains(p.log.String(), "serving") })
 	before := len(p.log.String())
 	change()
-	if err := p.signal(syscall.SIGHUP); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, p.signal(syscall.SIGHUP))
 	for _, w := range words {
 		p.eventually(w, func() bool { return strings.Contains(p.log.String()[before:], w) })
 	}
@@ -205,15 +199,11 @@ func TestDNS_Lameduck(t *testing.T) {
 	dir := t.TempDir()
 	service := func(addr string) {
 		text := "apiVersion: v1\nkind: Service\nmetadata: {namespace: shop, name: web}\nspec: {clusterIP: " + addr + "}\n"
-		if err := os.WriteFile(filepath.Join(dir, "web.yaml"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, "web.yaml"), []byte(text), 0o600))
 	}
 	service("10.96.0.1")
 	p := newDNSProcessFor(t, fmt.Sprintf("lameduck: 1m\nupstreams: [%q]\n", "tcp://"+upstreamSaying(t, "upstream")), "--manifests", dir)
-	if err := p.signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.signal(syscall.SIGTERM))
 	service("10.96.0.2")
 	p.eventually("the change", func() bool { return p.ask("web.shop.svc.cluster.local.", dns.TypeA) == "10.96.0.2" })
 	p.says("a.example.", dns.TypeTXT, `"upstream"`)
@@ -240,9 +230,7 @@ func TestDNS_Metrics(t *testing.T) {
 	t.Cleanup(server.Close)
 	t.Cleanup(server.CloseClientConnections)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, []byte(kubeapi.Kubeconfig(server.URL)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(kubeconfig, []byte(kubeapi.Kubeconfig(server.URL)), 0o600))
 	limits := "maxQueries: 2000\n"
 	p := newDNSProcessFor(t, fmt.Sprintf("upstreams: [%q]\n", upstreamSaying(t, "one"))+limits, "--kubeconfig", kubeconfig)
 	p.ask("web.shop.svc.cluster.local.", dns.TypeA)
@@ -284,21 +272,13 @@ func checkMetrics(t *testing.T, text, golden, page string) {
 		got.WriteByte('\n')
 	}
 	if *update {
-		if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(golden, got.Bytes(), 0o644))
 	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(golden))(t)
 	if diff := cmp.Diff(string(want), got.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	doc, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(os.ReadFile(page))(t)
 	named := regexp.MustCompile(`dnsconfigurer_[a-z_]+[a-z]`).FindAllString(strings.ReplaceAll(string(doc), "_bucket", ""), -1)
 	for line := range strings.Lines(got.String()) {
 		name := strings.Fields(line)[0]
@@ -307,10 +287,7 @@ func checkMetrics(t *testing.T, text, golden, page string) {
 		}
 	}
 	for _, golden := range []string{"testdata/dns.metrics", "testdata/nodecache.metrics"} { // the page is about both servers
-		existing, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
+		existing := must.Get(os.ReadFile(golden))(t)
 		named = slices.DeleteFunc(named, func(name string) bool { return strings.Contains("\n"+string(existing), "\n"+name+" ") })
 	}
 	if len(named) > 0 {

@@ -24,16 +24,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/pages"
 )
 
 // blocks returns the code blocks of the documentation, except those of generated pages.
 func blocks(t *testing.T) []pages.Block {
 	t.Helper()
-	all, err := pages.Read("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(pages.Read("../.."))(t)
 	return slices.DeleteFunc(all, func(b pages.Block) bool { return b.Page == "docs/commands.md" })
 }
 
@@ -83,10 +81,7 @@ func TestDocumentation(t *testing.T) {
 
 // TestDocumentation_Reference checks the command lines of the generated page.
 func TestDocumentation_Reference(t *testing.T) {
-	all, err := pages.Read("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(pages.Read("../.."))(t)
 	checked := 0
 	for _, b := range all {
 		if b.Page == "docs/commands.md" {
@@ -113,7 +108,7 @@ func newSandbox(t *testing.T) string {
 	examples, err2 := filepath.Abs("../../examples")
 	dir := t.TempDir()
 	const print = "#!/bin/sh\nfor file in examples/*.yaml; do cat $file; echo ---; done\n"
-	if err := errors.Join(err1, err2,
+	must.Succeed(t, errors.Join(err1, err2,
 		os.Mkdir(filepath.Join(dir, "bin"), 0o700),
 		os.Symlink(self, filepath.Join(dir, "bin", "dnsconfigurer")),
 		os.WriteFile(filepath.Join(dir, "bin", "kubectl"), []byte(print), 0o700),
@@ -121,9 +116,7 @@ func newSandbox(t *testing.T) string {
 		os.Symlink(examples, filepath.Join(dir, "examples")),
 		os.Symlink(examples, filepath.Join(dir, "deploy")),
 		os.WriteFile(filepath.Join(dir, "shim.yaml"), []byte(sandboxShim), 0o600),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	return dir
 }
 
@@ -229,10 +222,7 @@ func asConfiguration(t *testing.T, text string) (files []string) {
 		return files
 	}
 	for _, kind := range v1alpha1.Kinds() {
-		defaults, err := v1alpha1.Defaults(kind)
-		if err != nil {
-			t.Fatal(err)
-		}
+		defaults := must.Get(v1alpha1.Defaults(kind))(t)
 		known := true
 		for field := range fields {
 			known = known && (bytes.Contains(defaults, []byte("\n"+field+":")) || bytes.Contains(defaults, []byte("\n# "+field+":")))
@@ -251,9 +241,7 @@ func checkConfigurations(t *testing.T, name, text string) bool {
 	var stderr bytes.Buffer
 	for _, file := range files {
 		path := filepath.Join(t.TempDir(), "config.yaml")
-		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(file), 0o600))
 		if run(t.Context(), []string{"config", "check", "--no-files", path}, nil, &stderr, &stderr) == exitOK {
 			return true
 		}
@@ -270,7 +258,7 @@ func TestDocumentation_Configurations(t *testing.T) {
 	t.Chdir("../..")
 	examples, shown := 0, 0
 	for _, dir := range []string{"examples", "docs", "deploy/systemd"} {
-		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		must.Succeed(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || filepath.Ext(path) != ".yaml" {
 				return err
 			}
@@ -279,15 +267,9 @@ func TestDocumentation_Configurations(t *testing.T) {
 				examples++
 			}
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
-	all, err := pages.Read(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(pages.Read("."))(t)
 	for _, b := range all {
 		if checkConfigurations(t, fmt.Sprintf("%s:%d", b.Page, b.Line), b.Text) {
 			shown++

@@ -17,15 +17,14 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
 // TestInterrupt_NamedPipe interrupts commands that wait for a program that writes to a named pipe.
 func TestInterrupt_NamedPipe(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, syscall.Mkfifo(pipe, 0o600))
 	t.Chdir("../../examples")
 	ctx, interrupt := context.WithCancelCause(t.Context())
 	interrupt(errors.New("interrupt signal received"))
@@ -80,12 +79,8 @@ func writePipe(t *testing.T, text string) (path string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.Close() })
-	if _, err := w.WriteString(text); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.WriteString(text))(t)
+	must.Succeed(t, w.Close())
 	return fmt.Sprintf("/dev/fd/%d", r.Fd())
 }
 
@@ -97,9 +92,7 @@ func TestDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := filepath.Join(t.TempDir(), "dnsconfigurer")
-	if err := os.Symlink(self, program); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink(self, program))
 	demo := exec.CommandContext(t.Context(), "bash", "../../examples/demo.sh")
 	demo.Env = append(os.Environ(), "DNSCONFIGURER="+program, "DEMO_UPSTREAM="+freeAddr(t), "DEMO_CACHE="+freeAddr(t))
 	out, err := demo.CombinedOutput()
@@ -139,13 +132,9 @@ func TestValidate_LargeList(t *testing.T) {
 	}
 	list.WriteString("- apiVersion: v1\n  kind: Pod\n  metadata: {name: last}\n  spec: {dnsPolicy: Custom}\n")
 	file, log := filepath.Join(dir, "pods.yaml"), filepath.Join(dir, "log")
-	if err := os.WriteFile(file, []byte(list.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(list.String()), 0o600))
 	p := &process.Process{Program: program, LogFile: log, Args: []string{"validate", "-f", file}}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.Start())
 	peak := 0
 	for size, err := p.Memory("VmHWM"); err == nil && size > 0; size, err = p.Memory("VmHWM") {
 		peak = size

@@ -23,6 +23,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // liveCluster serves a cluster with the pod shop/web-0 and the Service shop/payments. It returns the
@@ -46,9 +47,7 @@ func liveCluster(t *testing.T) (*kubeapi.Server, string) {
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(path, []byte(kubeapi.Kubeconfig(server.URL)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(kubeapi.Kubeconfig(server.URL)), 0o600))
 	return api, path
 }
 

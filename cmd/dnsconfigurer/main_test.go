@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 var update = flag.Bool("update", false, "write what the commands print into the golden files; read the diff before you keep it")
@@ -29,10 +30,7 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs the commands as they are typed.
 func TestScripts(t *testing.T) {
-	examples, err := filepath.Abs("../../examples")
-	if err != nil {
-		t.Fatal(err)
-	}
+	examples := must.Get(filepath.Abs("../../examples"))(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       *update,
@@ -163,14 +161,9 @@ lookup -f examples --config examples/node/shim.yaml --pod shop/web --compare www
 			}
 			path := filepath.Join("cmd/dnsconfigurer/testdata", golden.file)
 			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.WriteFile(path, []byte(got), 0o644))
 			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := must.Get(os.ReadFile(path))(t)
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

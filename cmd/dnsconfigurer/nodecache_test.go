@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 const nodeCacheHead = "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: NodeCacheConfiguration\n"
@@ -52,20 +54,14 @@ func newNodeCacheWith(t *testing.T, domains, ofCluster, ofNode string) *nodeCach
 
 func (n *nodeCache) configure(fields string) {
 	n.cluster.t.Helper()
-	if err := os.WriteFile(n.config, []byte(nodeCacheHead+fields), 0o600); err != nil {
-		n.cluster.t.Fatal(err)
-	}
+	must.Succeed(n.cluster.t, os.WriteFile(n.config, []byte(nodeCacheHead+fields), 0o600))
 }
 
 // search replaces the search domains of the node.
 func (n *nodeCache) search(domains string) {
 	n.cluster.t.Helper()
-	if err := os.WriteFile(n.host+".new", []byte("nameserver 192.0.2.1\nsearch "+domains+"\n"), 0o600); err != nil {
-		n.cluster.t.Fatal(err)
-	}
-	if err := os.Rename(n.host+".new", n.host); err != nil {
-		n.cluster.t.Fatal(err)
-	}
+	must.Succeed(n.cluster.t, os.WriteFile(n.host+".new", []byte("nameserver 192.0.2.1\nsearch "+domains+"\n"), 0o600))
+	must.Succeed(n.cluster.t, os.Rename(n.host+".new", n.host))
 }
 
 // TestNodeCache queries a cluster DNS through the cache of a node.

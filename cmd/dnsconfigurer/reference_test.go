@@ -19,6 +19,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 const commandPage = "../../docs/commands.md"
@@ -41,14 +43,9 @@ func TestReference(t *testing.T) {
 		writeCommand(&b, c)
 	}
 	if *update {
-		if err := os.WriteFile(commandPage, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(commandPage, []byte(b.String()), 0o644))
 	}
-	page, err := os.ReadFile(commandPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(commandPage))(t)
 	if diff := gocmp.Diff(string(page), b.String()); diff != "" {
 		t.Errorf("docs/commands.md is out of date, run this test with -update (-page +generated):\n%s", diff)
 	}
@@ -205,16 +202,10 @@ func TestHelp_ExamplesWork(t *testing.T) {
 // TestIssueTemplates: the front matter of each template has what GitHub needs to offer it, and the
 // commands and files that it names exist.
 func TestIssueTemplates(t *testing.T) {
-	paths, err := filepath.Glob("../../.github/ISSUE_TEMPLATE/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := must.Get(filepath.Glob("../../.github/ISSUE_TEMPLATE/*"))(t)
 	commands := 0
 	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(path))(t)
 		head, body, found := strings.Cut(strings.TrimPrefix(string(text), "---\n"), "\n---\n")
 		var front struct{ Name, About string }
 		if err := yaml.UnmarshalStrict([]byte(head), &front); !found || err != nil || front.Name == "" || front.About == "" {

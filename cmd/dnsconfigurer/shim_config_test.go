@@ -17,6 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // fileNode is a node whose shim is configured by a file alone, with an API server. In its files,
@@ -45,9 +46,7 @@ func (n *fileNode) writeAll(files map[string]string) {
 	for name, text := range files {
 		n.write(name, strings.NewReplacer("$DIR", n.dir, "$HTTP", n.http).Replace(text))
 		if text == "" {
-			if err := os.Remove(filepath.Join(n.dir, name)); err != nil {
-				n.t.Fatal(err)
-			}
+			must.Succeed(n.t, os.Remove(filepath.Join(n.dir, name)))
 		}
 	}
 }

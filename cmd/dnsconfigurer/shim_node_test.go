@@ -31,6 +31,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -148,10 +149,7 @@ func newMachine(t *testing.T, files map[string]string) *shimNode {
 		n.write(name, text)
 	}
 	n.configure(all["shim.yaml"])
-	l, err := net.Listen("unix", filepath.Join(n.dir, "runtime.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("unix", filepath.Join(n.dir, "runtime.sock")))(t)
 	server := grpc.NewServer()
 	runtimeapi.RegisterRuntimeServiceServer(server, n.runtime)
 	go func() { _ = server.Serve(l) }()
@@ -187,9 +185,7 @@ func (n *shimNode) start(args ...string) {
 func startCommand(t *testing.T, args []string, log *logbuffer.Buffer) (signal func(os.Signal) error, stop func()) {
 	t.Helper()
 	command := newCommand(t, args, log)
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, command.Start())
 	killed := false
 	signal = func(s os.Signal) error {
 		killed = killed || s == os.Kill
@@ -210,10 +206,7 @@ func startCommand(t *testing.T, args []string, log *logbuffer.Buffer) (signal fu
 // newCommand returns the command as a process that does not run yet.
 func newCommand(t *testing.T, args []string, stderr io.Writer) *exec.Cmd {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	return &exec.Cmd{
 		Path: self, Args: append([]string{"dnsconfigurer"}, args...), // TestMain runs the command of this name
 		Env: append(os.Environ(), "GORACE=atexit_sleep_ms=0"), Stderr: stderr,
@@ -223,15 +216,9 @@ func newCommand(t *testing.T, args []string, stderr io.Writer) *exec.Cmd {
 func (n *shimNode) write(name, text string) {
 	n.t.Helper()
 	path := filepath.Join(n.dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		n.t.Fatal(err)
-	}
-	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
-		n.t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must.Succeed(n.t, os.WriteFile(path+".new", []byte(text), 0o600))
+	must.Succeed(n.t, os.Rename(path+".new", path))
 }
 
 // sandbox sends a request as the kubelet does, and returns what the runtime receives.
@@ -256,9 +243,7 @@ func (n *shimNode) counted() map[string]int {
 		}
 		outcome, number, _ := strings.Cut(rest, `"} `)
 		var count int
-		if _, err := fmt.Sscan(number, &count); err != nil {
-			n.t.Fatal(err)
-		}
+		must.Get(fmt.Sscan(number, &count))(n.t)
 		if count > 0 {
 			counts[outcome] = count
 		}

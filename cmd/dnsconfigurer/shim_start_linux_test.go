@@ -17,6 +17,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/install"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // startErrors are the causes that end the start of a shim, and words of the error. prepare gets the
@@ -85,13 +86,9 @@ func TestShim_StartErrors(t *testing.T) {
 			text := "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n" +
 				"listen: " + in(tt.listen, "DIR/run/shim.sock") + "\nruntimeEndpoint: " + in(tt.runtime, "DIR/runtime.sock") + "\n" +
 				"node: {clusterDNS: [10.96.0.10], clusterDomain: cluster.local, resolvConf: \"\", nodeName: worker}\n"
-			if err := errors.Join(os.Mkdir(dir+"/run", 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, errors.Join(os.Mkdir(dir+"/run", 0o700), os.WriteFile(file, []byte(text), 0o600)))
 			if tt.prepare != nil {
-				if err := tt.prepare(t, dir); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, tt.prepare(t, dir))
 			}
 			commands := []string{"shim --config " + file}
 			if !tt.atStart {
@@ -120,10 +117,7 @@ func TestShim_StartErrors(t *testing.T) {
 // shortDir returns a directory for sockets.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "shim")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "shim"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }

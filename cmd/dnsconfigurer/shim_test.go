@@ -18,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // request is the sandbox that the kubelet requests for a pod with ClusterFirst that requests
@@ -132,9 +133,7 @@ func (n *shimNode) hangup() {
 	n.logs("msg=serving") // and the lines before, of the first configuration
 	const done = "configuration applied"
 	before := strings.Count(n.log.String(), done)
-	if err := n.signal(syscall.SIGHUP); err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, n.signal(syscall.SIGHUP))
 	n.eventually("the reload", func() bool { return strings.Count(n.log.String(), done) > before })
 }
 
@@ -189,9 +188,7 @@ func TestShim_Termination(t *testing.T) {
 		done <- err
 	}()
 	n.logs("sandbox edited")
-	if err := n.signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, n.signal(syscall.SIGTERM))
 	n.logs(`msg="shutting down" calls=1`)
 	if got := get(t, n.http, "/readyz"); got != "the shim is shutting down\n" {
 		t.Errorf("readiness in the drain: %q", got)

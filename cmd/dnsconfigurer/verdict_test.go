@@ -19,6 +19,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
@@ -26,10 +27,7 @@ import (
 // a kubelet has decided about: the exit codes are equal, each error of one is an error of the
 // other, and no code has two severities.
 func TestRender_SameVerdictAsValidate(t *testing.T) {
-	table, err := vectors.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := must.Get(vectors.Load())(t)
 	for _, v := range table {
 		t.Run(v.Name, func(t *testing.T) {
 			host := ""
@@ -49,10 +47,7 @@ func TestRender_SameVerdictAsValidate(t *testing.T) {
 			continue // the node's file is invalid: no verdict about the pod
 		}
 		t.Run(r.ID, func(t *testing.T) {
-			manifest, err := json.Marshal(r.manifest())
-			if err != nil {
-				t.Fatal(err)
-			}
+			manifest := must.Get(json.Marshal(r.manifest()))(t)
 			flags := []string{"--kubelet-config", writeFile(t, "kubelet.json", r.kubeletConfiguration()),
 				"--cluster-domain", r.ClusterDomain}
 			if r.Manifest {
@@ -117,10 +112,7 @@ func runVerdict(t *testing.T, args []string) verdict {
 // writeFile writes value as JSON to a file with that name, and returns its path.
 func writeFile(t *testing.T, name string, value any) string {
 	t.Helper()
-	js, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := must.Get(json.Marshal(value))(t)
 	path := filepath.Join(t.TempDir(), name)
 	write(t, path, js)
 	return path

@@ -17,6 +17,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -47,9 +48,7 @@ func TestWebhook_Memory(t *testing.T) {
 		"tls": map[string]string{"certFile": certFile, "keyFile": keyFile}})
 	p := &process.Process{Program: process.Build(t), LogFile: filepath.Join(dir, "log"),
 		Args: []string{"webhook", "--listen", addr, "--http", freeAddr(t), "--config", config}}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.Start())
 	defer p.Kill()
 	awaitReview := func(body string) {
 		t.Helper()
@@ -116,8 +115,6 @@ func peakMemory(t *testing.T, p *process.Process) int {
 	t.Helper()
 	peak, err1 := p.Memory("VmHWM")
 	files, err2 := p.Memory("RssFile")
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err1, err2))
 	return peak - files
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // review sends a review of a pod whose FQDN has 14 characters and the cluster's domain, and
@@ -60,9 +61,7 @@ func TestWebhook(t *testing.T) {
 		t.Helper()
 		text := "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: WebhookConfiguration\nnode: {clusterDomain: " + domain + "}\n" +
 			webhookFields(certFile, keyFile)
-		if err := errors.Join(os.WriteFile(file+".new", []byte(text), 0o600), os.Rename(file+".new", file)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(os.WriteFile(file+".new", []byte(text), 0o600), os.Rename(file+".new", file)))
 	}
 	write("cluster.local")
 	p := &dnsProcess{t: t, http: health}
@@ -82,26 +81,17 @@ func TestWebhook(t *testing.T) {
 	expect("the second certificate", 2, `"allowed":true`)
 
 	write("a-domain-of-" + strings.Repeat("x", 40))
-	if err := p.signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.signal(syscall.SIGHUP))
 	expect("a longer domain", 2, `"allowed":false`)
 	write("{}")
-	if err := p.signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.signal(syscall.SIGHUP))
 	p.eventually("the error", func() bool { return strings.Contains(p.log.String(), "invalid configuration") })
 	expect("what was before", 2, `"allowed":false`)
 
-	if err := os.Remove(keyFile); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(keyFile))
 	expect("the certificate without its file", 2, `"allowed":false`)
 	p.eventually("the end of readiness without the key", func() bool {
-		r, err := http.Get("http://" + health + "/readyz")
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.Get("http://" + health + "/readyz"))(t)
 		r.Body.Close()
 		return r.StatusCode == http.StatusServiceUnavailable
 	})

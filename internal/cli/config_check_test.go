@@ -21,14 +21,13 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 func writeFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -40,10 +39,7 @@ func newFile(text string) config.File {
 // is an error, and the defaults are valid.
 func TestFields_EveryKind(t *testing.T) {
 	for _, kind := range v1alpha1.Kinds() {
-		text, err := v1alpha1.Defaults(kind)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(v1alpha1.Defaults(kind))(t)
 		if _, err := checkFile(newFile(string(text)), true); err != nil {
 			t.Errorf("%s: defaults: %v", kind, err)
 		}
@@ -132,9 +128,7 @@ func doctorResult() v1alpha1.DoctorResult {
 
 func TestWriteDoctor_Text(t *testing.T) {
 	var b bytes.Buffer
-	if err := WriteDoctor(&b, formatText, doctorResult()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, WriteDoctor(&b, formatText, doctorResult()))
 	want := `error: Service kube-system/kube-dns: the Service has no endpoints (dns-endpoints-not-ready)
   evidence: a
             b
@@ -162,13 +156,9 @@ errors: 1, warnings: 4, notes: 0; checks passed: 60, not checked: 2; queries wit
 
 func TestWriteDoctor_JSON(t *testing.T) {
 	var b bytes.Buffer
-	if err := WriteDoctor(&b, formatJSON, doctorResult()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, WriteDoctor(&b, formatJSON, doctorResult()))
 	var got v1alpha1.DoctorResult
-	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(b.Bytes(), &got))
 	if diff := cmp.Diff(doctorResult(), got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -193,9 +183,7 @@ func TestWriteDoctor_Hostile(t *testing.T) {
 	r.Probes[0].Answers, r.Probes[1].Error = hostileTexts, all
 	for _, format := range []string{formatText, formatHTML} {
 		var b bytes.Buffer
-		if err := WriteDoctor(&b, format, r, all); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, WriteDoctor(&b, format, r, all))
 		if strings.ContainsAny(b.String(), "\x1b\u202e") {
 			t.Errorf("%s has control characters", format)
 		}
@@ -252,9 +240,7 @@ func TestBars(t *testing.T) {
 // TestWriteDoctor_Page: the page names the cluster, and says by which means a server was queried.
 func TestWriteDoctor_Page(t *testing.T) {
 	var b bytes.Buffer
-	if err := WriteDoctor(&b, formatHTML, doctorResult(), "API server https://a", "2026-11-28 18:00:00 UTC"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, WriteDoctor(&b, formatHTML, doctorResult(), "API server https://a", "2026-11-28 18:00:00 UTC"))
 	for _, want := range []string{"<p>API server https://a<br>2026-11-28 18:00:00 UTC<br></p>",
 		"<td>network</td><td>udp</td>", "<td>ephemeral-container</td><td>tcp</td>"} {
 		if !strings.Contains(b.String(), want) {

@@ -19,15 +19,13 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // workload returns the only pod of a manifest.
 func workload(t *testing.T) kube.Workload {
 	t.Helper()
-	m, err := kube.ParseManifest("f.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  hostname: a\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(kube.ParseManifest("f.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  hostname: a\n")))(t)
 	return m.Workloads[0]
 }
 
@@ -53,9 +51,7 @@ func TestRenderer_FindingsOnce(t *testing.T) {
 		{Severity: policy.SeverityInfo, Field: "spec.hostname", Message: "not written"},
 	}}
 	for range 2 {
-		if err := r.Write(workload(t), &d); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.Write(workload(t), &d))
 	}
 	pod := "dnsconfigurer: f.yaml:5:3: warning: Pod web: spec.hostname: pod\nhint: p\n"
 	want := "dnsconfigurer: the node's resolvConf: warning: node\nhint: n\n" + pod + pod
@@ -72,9 +68,7 @@ func TestRenderer_HostNote(t *testing.T) {
 	pod := policy.Decision{Searches: []policy.Entry{{Text: "a.example", Source: policy.Source{Origin: policy.FromPod}}}}
 	host := policy.Decision{Searches: []policy.Entry{{Text: "vpn.example", Source: policy.Source{Origin: policy.FromHost, Index: 1}}}}
 	for i, d := range []*policy.Decision{&pod, &host, &host} {
-		if err := r.Write(workload(t), d); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.Write(workload(t), d))
 		if written := stderr.Len() > 0; written != (i > 0) {
 			t.Errorf("pod %d: %q", i, &stderr)
 		}
@@ -89,14 +83,10 @@ func TestValidation_Annotations(t *testing.T) {
 	v := cli.Validation{Stdout: &out, Format: "github"}
 	finding := policy.Finding{Code: "c", Severity: policy.SeverityInfo, Field: "spec.hostname", Message: "100%\nof it", Hint: "h"}
 	v.Verbose = true
-	if err := v.Write(subjectOf(workload(t)), []policy.Finding{finding}); err != nil {
-		t.Fatal(err)
-	}
-	if err := v.WriteUnreadable(errors.Join(errors.New("a,b"), &kube.InputError{
+	must.Succeed(t, v.Write(subjectOf(workload(t)), []policy.Finding{finding}))
+	must.Succeed(t, v.WriteUnreadable(errors.Join(errors.New("a,b"), &kube.InputError{
 		Location: kube.Location{File: "stdin", Document: 1, Field: "kind", Line: 3}, Err: errors.New("is bad"), Hint: "h",
-	})); err != nil {
-		t.Fatal(err)
-	}
+	})))
 	want := `::notice file=f.yaml,line=5,col=3,title=c::Pod web: spec.hostname: 100%25\nof it%0Ahint: h
 ::error title=unreadable::a,b
 ::error title=unreadable::kind: is bad%0Ahint: h
@@ -156,22 +146,15 @@ func writeHostile(t *testing.T, format, text string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := kube.ParseManifest(text, js)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(kube.ParseManifest(text, js))(t)
 	var out strings.Builder
 	v := cli.Validation{Stdout: &out, Format: format, Verbose: true, Version: "1"}
 	for _, s := range []policy.Severity{policy.SeverityError, policy.SeverityWarning, policy.SeverityInfo} {
 		f := policy.Finding{Code: "c", Severity: s, Field: "spec.hostname" + text, Message: text, Hint: text}
-		if err := v.Write(subjectOf(m.Workloads[0]), []policy.Finding{f}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, v.Write(subjectOf(m.Workloads[0]), []policy.Finding{f}))
 	}
 	invalid := &kube.InputError{Location: kube.Location{File: text, Line: 1, Field: text, Source: text}, Err: errors.New(text), Hint: text}
-	if err := errors.Join(v.WriteUnreadable(errors.Join(invalid, errors.New(text))), v.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(v.WriteUnreadable(errors.Join(invalid, errors.New(text))), v.Close()))
 	return out.String()
 }
 
@@ -232,15 +215,11 @@ func TestValidation_SARIF(t *testing.T) {
 		checkSARIF(t, report)
 		var logged, known any
 		again, err := json.Marshal(report)
-		if err := errors.Join(err, json.Unmarshal([]byte(written), &logged), json.Unmarshal(again, &known)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(err, json.Unmarshal([]byte(written), &logged), json.Unmarshal(again, &known)))
 		checkSubset(t, "", logged, known)
 	}
 	var empty strings.Builder
-	if err := (&cli.Validation{Stdout: &empty, Format: "sarif"}).Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, (&cli.Validation{Stdout: &empty, Format: "sarif"}).Close())
 	if report, err := sarif.FromString(empty.String()); err != nil || report.Runs[0].Results == nil {
 		t.Errorf("without findings: %v, %s", err, empty.String())
 	}

@@ -26,15 +26,14 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 func TestLoadConfig(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	good := write("good", `{apiVersion: v1, kind: Config, current-context: c,
@@ -145,11 +144,8 @@ func TestListWatch_StreamingListFails(t *testing.T) {
 // newReflector returns a reflector of the pods of s.
 func newReflector(t *testing.T, s *kubeapi.Server) *cache.Reflector {
 	t.Helper()
-	c, err := cluster.NewClient(&rest.Config{Host: "http://api.invalid", QPS: -1, Transport: kubeapi.Transport(s)},
-		corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(cluster.NewClient(&rest.Config{Host: "http://api.invalid", QPS: -1, Transport: kubeapi.Transport(s)},
+		corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{}))(t)
 	lw := cluster.ListWatch(c, "pods", fields.Everything())
 	return cache.NewReflectorWithOptions(lw, &corev1.Pod{}, cache.NewStore(cache.MetaNamespaceKeyFunc), cache.ReflectorOptions{})
 }

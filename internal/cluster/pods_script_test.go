@@ -22,6 +22,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // podScript is an API server and a Pods in fake time, with the steps of a script:
@@ -97,10 +98,7 @@ func (s *podScript) step(text string) string {
 }
 
 func (s *podScript) duration(text string) time.Duration {
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		s.Fatal(err)
-	}
+	d := must.Get(time.ParseDuration(text))(s)
 	return d
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 const node = "node-1"
@@ -84,11 +85,8 @@ func (s *apiServer) local() rest.Interface {
 // clientOf returns a client of the API at host; transport nil is the network.
 func clientOf(t testing.TB, host string, transport http.RoundTripper) rest.Interface {
 	t.Helper()
-	c, err := cluster.NewClient(&rest.Config{Host: host, QPS: -1, Transport: transport},
-		corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(cluster.NewClient(&rest.Config{Host: host, QPS: -1, Transport: transport},
+		corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{}))(t)
 	return c
 }
 

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestTable_Memory measures the memory of a pod. Names have a realistic length, and one pod
@@ -47,9 +48,7 @@ func TestTable_Memory(t *testing.T) {
 			value := fmt.Sprint(i % 5)
 			pod.Spec.DNSConfig = &corev1.PodDNSConfig{Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: &value}}}
 		}
-		if err := table.Add(pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, table.Add(pod))
 	}
 	each := (heap() - before) / pods
 	t.Logf("%d bytes a pod", each)
@@ -76,9 +75,7 @@ func TestTable_MirrorReplaced(t *testing.T) {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "n", UID: uid, Annotations: annotations}}
 	}
 	table := newTable()
-	if err := errors.Join(table.Add(mirror("u1", "h1")), table.Add(mirror("u2", "h2")), table.Delete(mirror("u1", "h1"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(table.Add(mirror("u1", "h1")), table.Add(mirror("u2", "h2")), table.Delete(mirror("u1", "h1"))))
 	ref := Ref{Namespace: "ns", Name: "n", UID: "h2", Annotations: map[string]string{"kubernetes.io/config.source": "http"}}
 	if a, ok := table.get(ref); !ok || a.UID != "h2" {
 		t.Errorf("got %+v", a)
@@ -98,9 +95,7 @@ func TestTable_LargePods(t *testing.T) {
 		return p
 	}
 	for i := range 100 {
-		if err := errors.Join(table.Add(pod(i, 1)), table.Update(pod(i, 100_000))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(table.Add(pod(i, 1)), table.Update(pod(i, 100_000))))
 	}
 	for i := range 100 {
 		uid := fmt.Sprint("u", i)
@@ -128,9 +123,7 @@ func TestTable_LargePods(t *testing.T) {
 		t.Errorf("200 labels: large %t, %v", table.isLarge("u0"), err)
 	}
 	for i := range 100 {
-		if err := table.Delete(pod(i, 1)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, table.Delete(pod(i, 1)))
 	}
 	if len(table.pods) > 0 {
 		t.Errorf("left %v", table.pods)
@@ -138,10 +131,7 @@ func TestTable_LargePods(t *testing.T) {
 }
 
 func TestAnnotations(t *testing.T) {
-	p, err := NewPods(PodsConfig{NodeName: "node1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(NewPods(PodsConfig{NodeName: "node1"}))(t)
 	var changed []string
 	p.FollowAnnotations([]string{"a", "b"}, func(uid string) { changed = append(changed, uid) })
 	pod := func(uid string, values map[string]string) *corev1.Pod {
@@ -165,9 +155,7 @@ func TestAnnotations(t *testing.T) {
 	}
 	for i, s := range steps {
 		changed = nil
-		if err := s.do(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.do())
 		var want []string
 		if s.changed != "" {
 			want = []string{s.changed}
@@ -196,15 +184,11 @@ func TestPods_Stopping(t *testing.T) {
 		running := corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{running, {}}
 		other := newPod("u2")
-		if err := p.table.Replace([]any{pod, other}, "1"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.table.Replace([]any{pod, other}, "1"))
 		change := func(what string, want int, f func()) {
 			t.Helper()
 			f()
-			if err := p.table.Update(pod); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, p.table.Update(pod))
 			if n, known := p.Stopping(); n != want || !known {
 				t.Errorf("%s: %d, known: %t, want %d", what, n, known, want)
 			}
@@ -219,16 +203,12 @@ func TestPods_Stopping(t *testing.T) {
 		change("the end of the grace period", 1, func() { time.Sleep(600*time.Second + stopSlack - 1) })
 		change("cannot be stopped", 0, func() { time.Sleep(time.Nanosecond) })
 		change("deleted again", 1, func() { pod.DeletionTimestamp = &metav1.Time{Time: time.Now()} })
-		if err := p.table.Delete(pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.table.Delete(pod))
 		if n, _ := p.Stopping(); n != 0 {
 			t.Errorf("%d pods after the removal", n)
 		}
 		change("back", 1, func() {})
-		if err := p.table.Replace([]any{other}, "2"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.table.Replace([]any{other}, "2"))
 		if n, _ := p.Stopping(); n != 0 {
 			t.Errorf("%d pods after a list without the pod", n)
 		}
@@ -244,9 +224,7 @@ func TestStaticPods_Size(t *testing.T) {
 	if failed := s.read(); got == nil || len(got) != 0 || failed[path] == nil {
 		t.Errorf("got %v, %v", got, failed)
 	}
-	if err := os.Mkdir(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(path, 0o700))
 	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"}}`
 	for _, c := range []struct {
 		text  string
@@ -256,9 +234,7 @@ func TestStaticPods_Size(t *testing.T) {
 		{pod + strings.Repeat("\n", maxManifest+1-len(pod)), false},
 		{pod + strings.Repeat("\n", maxManifest-len(pod)), true},
 	} {
-		if err := os.WriteFile(filepath.Join(path, "p"), []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(path, "p"), []byte(c.text), 0o600))
 		failed := s.read()
 		if _, ok := got[types.NamespacedName{Namespace: "default", Name: "p-node"}]; ok != c.found || ok != (len(failed) == 0) {
 			t.Errorf("%d bytes: %v, %v", len(c.text), got, failed)

@@ -31,6 +31,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
 
@@ -84,10 +85,7 @@ func staticRef(namespace, name, uid string) cluster.Ref {
 func start(t testing.TB, cfg cluster.PodsConfig) (*cluster.Pods, func()) {
 	t.Helper()
 	cfg.NodeName = node
-	p, err := cluster.NewPods(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(cluster.NewPods(cfg))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- p.Run(ctx) }()
@@ -282,10 +280,7 @@ func TestLookup_Concurrent(t *testing.T) {
 }
 
 func TestLookup_Panic(t *testing.T) {
-	p, err := cluster.NewPods(cluster.PodsConfig{NodeName: node, Client: clientOf(t, "http://api.invalid", panics{})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(cluster.NewPods(cluster.PodsConfig{NodeName: node, Client: clientOf(t, "http://api.invalid", panics{})}))(t)
 	if _, err := p.Lookup(t.Context(), refOf(newPod("shop", "web", "u1"))); err == nil || !strings.Contains(err.Error(), "panic") {
 		t.Errorf("got %v", err)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // smallSnapshot has every kind of object and every field.
@@ -48,10 +49,7 @@ func smallSnapshot() *Snapshot {
 // zoneOf returns a zone with the objects of a snapshot.
 func zoneOf(t testing.TB, s *Snapshot) *zone.Snapshot {
 	t.Helper()
-	z, err := zone.New(zone.Config{Domain: clusterLocal, Pods: zone.PodsVerified})
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := must.Get(zone.New(zone.Config{Domain: clusterLocal, Pods: zone.PodsVerified}))(t)
 	z.Update(1, func(e *zone.Edit) {
 		for _, r := range []resource{namespaces, services, endpointSlices, pods} {
 			r.restore(e, s)
@@ -64,9 +62,7 @@ func zoneOf(t testing.TB, s *Snapshot) *zone.Snapshot {
 func encoded(t testing.TB, h SnapshotHeader, s *zone.Snapshot) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := encodeSnapshot(&b, h, s); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, encodeSnapshot(&b, h, s))
 	return b.Bytes()
 }
 
@@ -83,9 +79,7 @@ func TestSnapshot_RoundTrip(t *testing.T) {
 	path := filepath.Join(dir, "zone")
 	h.Time = h.Time.Add(time.Millisecond) // is cut
 	for range 2 {                         // the second replaces the first
-		if err := WriteSnapshot(path, h, s); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, WriteSnapshot(path, h, s))
 	}
 	got, err := ReadSnapshot(path)
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty()); diff != "" || err != nil {
@@ -142,9 +136,7 @@ func TestSnapshot_InvalidObjects(t *testing.T) {
 		s := smallSnapshot()
 		edit(s)
 		b := bytes.NewBufferString(snapshotMagic)
-		if err := gob.NewEncoder(b).Encode(s); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, gob.NewEncoder(b).Encode(s))
 		if got, err := decodeSnapshot(sign(b.Bytes())); got != nil || err == nil || !strings.Contains(err.Error(), problem) {
 			t.Errorf("got %+v, %v; want %q", got, err, problem)
 		}
@@ -198,9 +190,7 @@ func TestSnapshot_FileErrors(t *testing.T) {
 	}
 	for size, want := range map[int64]string{maxSnapshot: "is not a snapshot", maxSnapshot + 1: "larger than 268435456 bytes"} {
 		large := filepath.Join(dir, "large")
-		if err := errors.Join(os.WriteFile(large, nil, 0o600), os.Truncate(large, size)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(os.WriteFile(large, nil, 0o600), os.Truncate(large, size)))
 		if _, err := ReadSnapshot(large); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d bytes: got %v, want %q", size, err, want)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -30,19 +31,13 @@ import (
 func TestLoadConfig_FIFO(t *testing.T) {
 	dir := t.TempDir()
 	fifo, token, link := filepath.Join(dir, "fifo"), filepath.Join(dir, "token"), filepath.Join(dir, "link")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, syscall.Mkfifo(fifo, 0o600))
+	must.Succeed(t, os.WriteFile(token, []byte("secret"), 0o600))
 	write := func(name, cluster, user string) string {
 		path := filepath.Join(dir, name)
 		text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
   clusters: [{name: c, cluster: {server: "https://192.0.2.1:6443"%s}}], users: [{name: u, user: {%s}}]}`, cluster, user)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	for path, want := range map[string]string{
@@ -57,9 +52,7 @@ func TestLoadConfig_FIFO(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	if err := os.Symlink(write("good", "", "tokenFile: token"), link); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink(write("good", "", "tokenFile: token"), link))
 	if cfg, err := cluster.LoadConfig(link, "test"); err != nil || cfg.BearerToken != "secret" {
 		t.Errorf("%v, %v", cfg, err)
 	}
@@ -89,9 +82,7 @@ func manifest(name, host string) string {
 
 func write(t *testing.T, dir, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 }
 
 // eventually waits until ref is found with a hostname, or not found if host is "".
@@ -120,9 +111,7 @@ func TestStaticPods_Changes(t *testing.T) {
 	write(t, dir, "service.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n")
 	write(t, dir, "empty", "")
 	write(t, dir, "own", "{apiVersion: v1, kind: Pod, metadata: {name: own, uid: stated}, spec: {hostname: own, hostNetwork: true}}")
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "sub"), 0o700), syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.Mkdir(filepath.Join(dir, "sub"), 0o700), syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600)))
 	p, stop := start(t, cluster.PodsConfig{Manifests: dir, InformerWait: 100 * time.Millisecond, Timeout: time.Minute,
 		Logger: slog.New(slog.NewTextHandler(log, nil))})
 	defer stop()
@@ -149,13 +138,9 @@ func TestStaticPods_Changes(t *testing.T) {
 	eventually(t, p, etcd, "second")
 	write(t, dir, "etcd.yaml.bak", manifest("etcd", "backup")) // the kubelet reads it too
 	eventually(t, p, etcd, "backup")
-	if err := os.Rename(filepath.Join(dir, "etcd.yaml.bak"), filepath.Join(dir, ".etcd.bak")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Rename(filepath.Join(dir, "etcd.yaml.bak"), filepath.Join(dir, ".etcd.bak")))
 	eventually(t, p, etcd, "second")
-	if err := os.Remove(filepath.Join(dir, "etcd.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(filepath.Join(dir, "etcd.yaml")))
 	eventually(t, p, etcd, "")
 
 	for _, file := range []string{"bad.yaml", "service.yaml", "empty", "sub", "fifo"} {
@@ -181,9 +166,7 @@ func TestStaticPods_Late(t *testing.T) {
 func TestStaticPods_SymbolicLink(t *testing.T) {
 	dir, target := t.TempDir(), t.TempDir()
 	write(t, dir, "known.yaml", manifest("known", "h"))
-	if err := os.Symlink(filepath.Join(target, "etcd.yaml"), filepath.Join(dir, "etcd.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink(filepath.Join(target, "etcd.yaml"), filepath.Join(dir, "etcd.yaml")))
 	p, stop := start(t, cluster.PodsConfig{Manifests: dir, InformerWait: time.Minute, Timeout: time.Minute})
 	defer stop()
 	eventually(t, p, staticRef("kube-system", "known-"+node, "hash"), "h")
@@ -263,13 +246,9 @@ func TestStaticPods_File(t *testing.T) {
 	write(t, dir, "etcd.yaml", manifest("etcd", "changed"))
 	eventually(t, p, etcd, "changed")
 	write(t, dir, ".new", manifest("etcd", "replaced"))
-	if err := os.Rename(filepath.Join(dir, ".new"), filepath.Join(dir, "etcd.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Rename(filepath.Join(dir, ".new"), filepath.Join(dir, "etcd.yaml")))
 	eventually(t, p, etcd, "replaced")
-	if err := os.Remove(filepath.Join(dir, "etcd.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(filepath.Join(dir, "etcd.yaml")))
 	eventually(t, p, etcd, "")
 	write(t, dir, "etcd.yaml", manifest("etcd", "again"))
 	eventually(t, p, etcd, "again")

@@ -22,6 +22,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 var clusterLocal = fqdn.Join(fqdn.Root, "cluster", "local")
@@ -38,14 +39,8 @@ func parse[T any](t testing.TB, text string) *T {
 // TestConvert compares the objects of testdata/convert.txtar with what a zone gets of them.
 func TestConvert(t *testing.T) {
 	const path = "testdata/convert.txtar"
-	archive, err := txtar.ParseFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	z, err := zone.New(zone.Config{Domain: clusterLocal, External: []fqdn.Name{fqdn.Join(fqdn.Root, "lb")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	archive := must.Get(txtar.ParseFile(path))(t)
+	z := must.Get(zone.New(zone.Config{Domain: clusterLocal, External: []fqdn.Name{fqdn.Join(fqdn.Root, "lb")}}))(t)
 	c := converter{clusterLocal, z}
 	for i := range archive.Files {
 		f := &archive.Files[i]
@@ -71,9 +66,7 @@ func TestConvert(t *testing.T) {
 		f.Data = []byte(object + "=>\n" + got)
 	}
 	if *Update {
-		if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, txtar.Format(archive), 0o644))
 	}
 }
 
@@ -105,10 +98,7 @@ endpoints:
 - {addresses: [10.0.0.1], conditions: {ready: false}, hostname: web-0, nodeName: n, zone: z, targetRef: {kind: Pod, name: web-0}}
 - {addresses: [10.0.0.2, 10.0.0.3], conditions: {ready: true, serving: true}, targetRef: {kind: Pod, name: web-1}}
 - {}`)
-	text, err := whole.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(whole.Marshal())(t)
 	var part EndpointSlice
 	if err := part.Unmarshal(text); err != nil || part.Endpoints[1].TargetRef != nil {
 		t.Errorf("%v, %v", part, err)
@@ -166,10 +156,7 @@ func TestConvert_Remarks(t *testing.T) {
 // wantMetric compares the samples of a metric: label values and a duration.
 func wantMetric(t *testing.T, r *prometheus.Registry, metric, want string) {
 	t.Helper()
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(r.Gather())(t)
 	var got strings.Builder
 	for _, f := range families {
 		if f.GetName() != metric {

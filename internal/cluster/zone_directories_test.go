@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 func service(name, ip string) string {
@@ -19,23 +21,16 @@ func service(name, ip string) string {
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := errors.Join(os.WriteFile(path+".tmp", []byte(text), 0o600), os.Rename(path+".tmp", path)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.WriteFile(path+".tmp", []byte(text), 0o600), os.Rename(path+".tmp", path)))
 }
 
 // TestDirectories_Changes changes files and polls after each change.
 func TestDirectories_Changes(t *testing.T) {
 	dir, later := t.TempDir(), filepath.Join(t.TempDir(), "later")
-	if err := os.Mkdir(later, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(later, 0o700))
 	z, log := newZone(t), new(strings.Builder)
-	d, err := NewDirectories(DirectoriesConfig{Zone: z, Domain: clusterLocal, Paths: []string{dir, later},
-		Logger: slog.New(slog.NewTextHandler(log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(NewDirectories(DirectoriesConfig{Zone: z, Domain: clusterLocal, Paths: []string{dir, later},
+		Logger: slog.New(slog.NewTextHandler(log, nil))}))(t)
 	want := func(step string, wants map[string]string) {
 		t.Helper()
 		d.watcher.Poll()
@@ -49,16 +44,12 @@ func TestDirectories_Changes(t *testing.T) {
 	write(t, a, service("web", "10.96.0.1"))
 	write(t, filepath.Join(dir, "README.md"), "no manifest")
 	write(t, filepath.Join(dir, ".a.yaml"), service("hidden", "10.96.0.9"))
-	if err := os.Remove(later); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(later))
 	want("a directory is removed before the first reading", map[string]string{"web": "unknown", "none": "unknown"})
 	if first := `msg="cannot read manifests, keeping their previous names, if any" path=` + later; !strings.Contains(log.String(), first) {
 		t.Errorf("the first reading logged:\n%s", log)
 	}
-	if err := os.Mkdir(later, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(later, 0o700))
 	want("it is back", map[string]string{"web": "10.96.0.1", "none": "nxdomain", "hidden": "nxdomain"})
 	write(t, b, service("web", "10.96.0.2")+"---\n"+service("api", "10.96.0.3"))
 	want("the later file wins", map[string]string{"web": "10.96.0.2", "api": "10.96.0.3"})
@@ -78,13 +69,9 @@ func TestDirectories_Changes(t *testing.T) {
 	if n := strings.Count(log.String(), "path="+b); n != 2 || !strings.Contains(log.String(), b+":3:61: spec.clusterIp: unknown field") {
 		t.Errorf("logged %d times:\n%s", n, log)
 	}
-	if err := os.Remove(b); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(b))
 	want("a file is removed", map[string]string{"api": "nxdomain", "web": "10.96.0.4"})
-	if err := os.RemoveAll(later); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.RemoveAll(later))
 	want("a directory is removed", map[string]string{"web": "10.96.0.4"})
 }
 

@@ -14,15 +14,12 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 func newZone(t testing.TB) *zone.Zone {
 	t.Helper()
-	z, err := zone.New(zone.Config{Domain: clusterLocal})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return z
+	return must.Get(zone.New(zone.Config{Domain: clusterLocal}))(t)
 }
 
 // load returns the zone of one manifest.
@@ -68,10 +65,7 @@ endpoints: [{addresses: [10.0.0.1]}]
 `
 
 func TestLoad(t *testing.T) {
-	z, err := load(t, shop)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := must.Get(load(t, shop))(t)
 	for name, want := range map[string]string{
 		"given.shop.svc":  "10.96.0.1",
 		"hand.shop.svc":   "10.0.0.1", // from its slice
@@ -86,10 +80,7 @@ func TestLoad(t *testing.T) {
 }
 
 func TestLoad_Synthetic(t *testing.T) {
-	z, err := load(t, shop)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := must.Get(load(t, shop))(t)
 	for name, families := range map[string]int{"web.shop.svc": 1, "both.shop.svc": 2, "db.shop.svc": 1, "db-0.db.shop.svc": 1} {
 		got := strings.Fields(lookup(t, z.Snapshot(), name))
 		if len(got) != families {
@@ -138,10 +129,7 @@ spec: {completionMode: Indexed, completions: 2, template: {metadata: {labels: {a
 		{"replicas: 2147483647, ordinals: {start: 1}", nil, []string{"db-0"}}, // beyond an int32: refused by the API server
 		{fmt.Sprintf("replicas: %d", maxPods+1), []string{fmt.Sprintf("db-%d", maxPods-1)}, []string{fmt.Sprintf("db-%d", maxPods)}},
 	} {
-		z, err := load(t, fmt.Sprintf(text, tt.set))
-		if err != nil {
-			t.Fatal(err)
-		}
+		z := must.Get(load(t, fmt.Sprintf(text, tt.set)))(t)
 		seen := map[string]string{}
 		for _, host := range tt.present {
 			got := lookup(t, z.Snapshot(), host+".peers.default.svc")
@@ -162,22 +150,17 @@ spec: {completionMode: Indexed, completions: 2, template: {metadata: {labels: {a
 // TestDecodeManifest_Namespace: the namespace of Services without one, and of the pods that
 // they select.
 func TestDecodeManifest_Namespace(t *testing.T) {
-	parsed, err := kube.ParseManifest("f.yaml", []byte(`
+	parsed := must.Get(kube.ParseManifest("f.yaml", []byte(`
 {apiVersion: v1, kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.1}}
 ---
 {apiVersion: v1, kind: Service, metadata: {name: db, namespace: shop}, spec: {clusterIP: None, selector: {app: db}}}
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: db, labels: {app: db}}, spec: {hostname: a, subdomain: db}}
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
+`)))(t)
 	for namespace, want := range map[string]string{"shop": "10.96.0.1", "other": "nxdomain"} {
 		z := newZone(t)
 		m, err := DecodeManifest(parsed, namespace)
-		if err := errors.Join(err, LoadZone(z, clusterLocal, m)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(err, LoadZone(z, clusterLocal, m)))
 		if got := lookup(t, z.Snapshot(), "web.shop.svc"); got != want {
 			t.Errorf("in %s: web.shop is %s, want %s", namespace, got, want)
 		}

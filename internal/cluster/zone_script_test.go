@@ -18,6 +18,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // Update is the flag of the tests of both packages in this directory.
@@ -30,19 +31,14 @@ func RunScripts(t *testing.T, dir string, run func(t *testing.T, archive *txtar.
 		t.Fatal("no scripts: ", err)
 	}
 	for _, path := range paths {
-		archive, err := txtar.ParseFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		archive := must.Get(txtar.ParseFile(path))(t)
 		for _, streaming := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, streaming lists %t", filepath.Base(path), streaming), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { run(t, archive, streaming) })
 			})
 		}
 		if *Update {
-			if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(path, txtar.Format(archive), 0o644))
 		}
 	}
 }
@@ -115,10 +111,7 @@ func (s *zoneScript) step(text string) string {
 	case "another":
 		s.server = newAPIServer(s.T, newNamespace("kube-system", "uid-2"), newService("shop", "new", "10.96.0.9"))
 	case "sleep":
-		d, err := time.ParseDuration(words[1])
-		if err != nil {
-			s.Fatal(err)
-		}
+		d := must.Get(time.ParseDuration(words[1]))(s)
 		time.Sleep(d)
 	case "lookup":
 		var b strings.Builder

@@ -29,6 +29,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 func newNamespace(name, uid string) *corev1.Namespace {
@@ -102,15 +103,9 @@ func (s *apiServer) RoundTrip(r *http.Request) (*http.Response, error) {
 func clients(t testing.TB, host string, transport http.RoundTripper) (core, discovery rest.Interface) {
 	t.Helper()
 	cfg := &rest.Config{Host: host, QPS: -1, Transport: transport}
-	core, err := NewClient(cfg, corev1.SchemeGroupVersion, &corev1.Service{}, &corev1.ServiceList{},
-		&corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Pod{}, &corev1.PodList{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	discovery, err = NewClient(cfg, discoveryv1.SchemeGroupVersion, &EndpointSlice{}, &discoveryv1.EndpointSliceList{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	core = must.Get(NewClient(cfg, corev1.SchemeGroupVersion, &corev1.Service{}, &corev1.ServiceList{},
+		&corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Pod{}, &corev1.PodList{}))(t)
+	discovery = must.Get(NewClient(cfg, discoveryv1.SchemeGroupVersion, &EndpointSlice{}, &discoveryv1.EndpointSliceList{}))(t)
 	return core, discovery
 }
 
@@ -162,10 +157,7 @@ func (r *running) want(name, want string) {
 
 func lookup(t testing.TB, s *zone.Snapshot, text string) string {
 	t.Helper()
-	name, err := fqdn.ParseName(text + ".cluster.local")
-	if err != nil {
-		t.Fatal(err)
-	}
+	name := must.Get(fqdn.ParseName(text + ".cluster.local"))(t)
 	verdict, _, n := s.Lookup(name)
 	switch verdict {
 	case zone.Unknown:
@@ -256,19 +248,12 @@ func TestSyncer_PartOfList(t *testing.T) {
 			return nil
 		},
 	} {
-		z, err := zone.New(zone.Config{Domain: clusterLocal})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := WriteSnapshot(file, SnapshotHeader{Domain: clusterLocal, Time: time.Now()}, z.Snapshot()); err != nil {
-			t.Fatal(err)
-		}
+		z := must.Get(zone.New(zone.Config{Domain: clusterLocal}))(t)
+		must.Succeed(t, WriteSnapshot(file, SnapshotHeader{Domain: clusterLocal, Time: time.Now()}, z.Snapshot()))
 		s = NewSyncer(SyncerConfig{Zone: z, Domain: clusterLocal, Snapshot: file})
 		convert := s.informers[1].Transformer()
 		for i := range maxBatch {
-			if _, err := convert(newService("shop", fmt.Sprintf("web-%d", i), "10.96.0.1")); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(convert(newService("shop", fmt.Sprintf("web-%d", i), "10.96.0.1")))(t)
 		}
 		s.apply(<-s.changes)
 		if got := lookup(t, z.Snapshot(), "web-1.shop.svc"); got != "unknown" {
@@ -301,10 +286,7 @@ func TestSnapshot_Saved(t *testing.T) {
 		defer r.stop()
 		at := func() time.Time {
 			synctest.Wait()
-			state, err := ReadSnapshot(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			state := must.Get(ReadSnapshot(file))(t)
 			return state.Time
 		}
 		bookmark := func() {

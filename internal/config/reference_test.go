@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 var update = flag.Bool("update", false, "write docs/configuration.md")
@@ -78,14 +79,9 @@ flags for the facts of the node.
 func compareFile(t *testing.T, path, text string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(text), 0o644))
 	}
-	old, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := must.Get(os.ReadFile(path))(t)
 	if diff := cmp.Diff(string(old), text); diff != "" {
 		t.Errorf("%s is out of date, run this test with -update, twice if a comment has changed (-file +generated):\n%s", path, diff)
 	}
@@ -275,10 +271,7 @@ func writeComments(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	for _, name := range files {
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments))(t)
 		for _, decl := range file.Decls {
 			if types, ok := decl.(*ast.GenDecl); ok && types.Tok == token.TYPE {
 				spec := types.Specs[0].(*ast.TypeSpec)

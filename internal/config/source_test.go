@@ -18,6 +18,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // newFile writes a configuration file.
@@ -30,9 +31,7 @@ func newFile(t *testing.T, kind, fields string) (path string) {
 
 func writeFile(t *testing.T, path, kind, fields string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte("apiVersion: "+v1alpha1.GroupVersion+"\nkind: "+kind+"\n"+fields), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte("apiVersion: "+v1alpha1.GroupVersion+"\nkind: "+kind+"\n"+fields), 0o600))
 }
 
 // The kinds of the tests, without the checks of the servers.
@@ -59,20 +58,15 @@ func newDNSSource(t *testing.T, args ...string) *Source[dns] {
 	t.Helper()
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	source := dnsKind().FromFlags(flags)
-	if err := flags.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, flags.Parse(args))
 	return source
 }
 
 // TestSource_Load has flags and a file that name the same fields.
 func TestSource_Load(t *testing.T) {
 	path := newFile(t, v1alpha1.KindDNS, "ttl: 0\npods: disabled\nupstreams: [192.0.2.1]\nclusterDomain: file.example\n")
-	c, err := newDNSSource(t, "--config", path, "--upstream=192.0.2.2,192.0.2.3", "--upstream", "192.0.2.4",
-		"--cluster-domain", "Flag.Example.").Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newDNSSource(t, "--config", path, "--upstream=192.0.2.2,192.0.2.3", "--upstream", "192.0.2.4",
+		"--cluster-domain", "Flag.Example.").Load())(t)
 	if *c.TTL != 0 || c.Pods != "disabled" || c.ClusterDomain != "flag.example" ||
 		c.Lameduck != "0s" || *c.ResolvConf != "/etc/resolv.conf" ||
 		!slices.Equal(c.Upstreams, []string{"192.0.2.2", "192.0.2.3", "192.0.2.4"}) || !slices.Equal(c.Listen, []string{"127.0.0.1:53"}) {
@@ -125,9 +119,7 @@ func TestSource_Changed(t *testing.T) {
 	source := newDNSSource(t, "--config", path)
 	load := func() {
 		t.Helper()
-		if _, err := source.Load(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(source.Load())(t)
 	}
 	expect := func(name string, want ...bool) {
 		t.Helper()
@@ -143,9 +135,7 @@ func TestSource_Changed(t *testing.T) {
 	expect("changed", false, true, true)
 	load()
 	expect("loaded", false)
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(path))
 	expect("removed", false, true)
 	writeFile(t, path, v1alpha1.KindDNS, "ttl: 1\n")
 	expect("restored", false, false)
@@ -155,11 +145,7 @@ func TestSource_Changed(t *testing.T) {
 func TestKind_NeedRestart(t *testing.T) {
 	load := func(fields string) dns {
 		t.Helper()
-		c, err := dnsKind().FromFile(newFile(t, v1alpha1.KindDNS, fields)).Load()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
+		return must.Get(dnsKind().FromFile(newFile(t, v1alpha1.KindDNS, fields)).Load())(t)
 	}
 	running := load("")
 	for _, tt := range []struct {
@@ -207,14 +193,8 @@ func TestKind_Defaults(t *testing.T) {
 
 func testDefaults[C any](t *testing.T, k *Kind[C]) {
 	t.Helper()
-	text, err := v1alpha1.Defaults(k.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	printed, err := k.FromText(File{k.Name() + ".yaml", text}).Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(v1alpha1.Defaults(k.Name()))(t)
+	printed := must.Get(k.FromText(File{k.Name() + ".yaml", text}).Load())(t)
 	empty := k.Defaults()
 	for _, f := range k.fields() {
 		if diff := cmp.Diff(f.in(api(&empty)).Interface(), f.in(api(&printed)).Interface(), cmpopts.EquateEmpty()); diff != "" {
@@ -309,10 +289,7 @@ func TestCanonical(t *testing.T) {
 func TestSource_Copies(t *testing.T) {
 	path := newFile(t, v1alpha1.KindDNS, "")
 	source := newDNSSource(t, "--config", path, "--listen", ":53")
-	first, err := source.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(source.Load())(t)
 	first.Listen[0] = "changed"
 	if second, err := source.Load(); err != nil || !reflect.DeepEqual(second.Listen, []string{"[::]:53"}) {
 		t.Errorf("%q, %v", second.Listen, err)
@@ -324,9 +301,7 @@ func TestReadFile_Size(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file.yaml")
 	for size, want := range map[int]string{MaxFile: "",
 		MaxFile + 1: path + ": larger than 4194304 bytes: a configuration file has a few kilobytes"} {
-		if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, make([]byte, size), 0o600))
 		if _, err := ReadFile(path); (err == nil) != (want == "") || err != nil && err.Error() != want {
 			t.Errorf("%d: %v, want %q", size, err, want)
 		}
@@ -341,9 +316,7 @@ func TestFlags(t *testing.T) {
 	path := newFile(t, v1alpha1.KindShim, "http: ':1'\nnode: {nodeName: a}\n")
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
 	source := (&Kind[shim]{}).FromFlags(set)
-	if err := set.Parse([]string{"--config", path, "--http=", "--node-name=b"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, set.Parse([]string{"--config", path, "--http=", "--node-name=b"}))
 	if c, err := source.Load(); err != nil || c.HTTP != "" || c.Node.NodeName != "b" {
 		t.Errorf("%+v, %v", c, err)
 	}

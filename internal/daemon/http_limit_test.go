@@ -22,6 +22,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // pipeListener accepts connections in memory.
@@ -99,10 +101,7 @@ func TestLimitedListener(t *testing.T) {
 			t.Helper()
 			ends := make(chan net.Conn, 1)
 			go func() { ends <- pipes.connect(client, func() {}) }()
-			c, err := l.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(l.Accept())(t)
 			accepted = append(accepted, c)
 			return <-ends
 		}
@@ -168,9 +167,7 @@ func TestHTTP_Timeouts(t *testing.T) {
 				go func() { ended <- h.Serve(ctx, pipes) }()
 				begin, closed := time.Now(), make(chan time.Time, 2) // the server may close it twice
 				c := pipes.connect(1, func() { closed <- time.Now() })
-				if _, err := io.WriteString(c, tt.send); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(io.WriteString(c, tt.send))(t)
 				if tt.read {
 					reply, err := http.ReadResponse(bufio.NewReader(c), nil)
 					if err != nil || reply.StatusCode != http.StatusOK {

@@ -28,6 +28,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 func TestSocketHint(t *testing.T) {
@@ -242,9 +243,7 @@ func TestReloader_RetriesApply(t *testing.T) {
 				return nil, nil
 			},
 		}
-		if err := r.Start(0); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.Start(0))
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- r.Run(ctx) }()
@@ -298,10 +297,7 @@ func TestHTTP_KeepServing(t *testing.T) {
 }
 
 func TestHTTP_Ready(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ready := make(chan error, 1)
 	h := daemon.HTTP{
 		Process: daemon.Process{Metrics: prometheus.NewRegistry()},
@@ -320,10 +316,7 @@ func TestHTTP_Ready(t *testing.T) {
 		{"/readyz", errors.New("not loaded"), "503 not loaded\ndetail\n"},
 	} {
 		ready <- tt.err
-		r, err := http.Get("http://" + l.Addr().String() + tt.path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.Get("http://" + l.Addr().String() + tt.path))(t)
 		body, err := io.ReadAll(r.Body)
 		r.Body.Close()
 		if got := fmt.Sprintf("%d %s", r.StatusCode, body); err != nil || got != tt.want {

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // recorder records notifications and their times.
@@ -127,10 +129,7 @@ func TestNewNotifier_Environment(t *testing.T) {
 		addresses = append(addresses, "@dnsconfigurer-test-"+strconv.Itoa(os.Getpid()))
 	}
 	for _, address := range addresses {
-		l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"}))(t)
 		defer l.Close()
 		for name, tt := range map[string]struct {
 			usec, pid string

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestMain is also the service of TestSocket: a program that prints what Socket returns and
@@ -63,15 +64,9 @@ func TestSocket_Environment(t *testing.T) {
 		{"negative number", "LISTEN_PID=$$ LISTEN_FDS=-1", `false LISTEN_FDS "-1": not a number of sockets`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"}))(t)
 			defer l.Close()
-			f, err := l.File()
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := must.Get(l.File())(t)
 			defer f.Close()
 			client, err := net.Dial("unix", l.Addr().String()) // waits in the backlog
 			if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
@@ -158,16 +159,11 @@ func TestParseAdmissionObject_Lists(t *testing.T) {
 // TestParseAdmissionObject_Vectors compares all objects of the table, of all kinds, with the
 // manifests that contain them.
 func TestParseAdmissionObject_Vectors(t *testing.T) {
-	table, err := vectors.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := must.Get(vectors.Load())(t)
 	pods := 0
 	for _, v := range table {
 		var o struct{ APIVersion, Kind string }
-		if err := json.Unmarshal(v.Object, &o); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(v.Object, &o))
 		m, err := kube.ParseManifest(v.Name, v.Object)
 		if err != nil || o.Kind == "List" {
 			continue

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 const (
@@ -25,12 +26,8 @@ func write(t *testing.T, files map[string]string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	for name, text := range files {
-		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(name), 0o700))
+		must.Succeed(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 }
 
@@ -45,10 +42,7 @@ func TestRead_FilesDirectoriesAndStdin(t *testing.T) {
 		"dir/.g.yaml":   fmt.Sprintf(pod, "g"),
 		"dir/h.yaml.sw": "not: read",
 	})
-	m, err := kube.Input{Paths: []string{"file.txt", "dir", "-"}}.Read(strings.NewReader(fmt.Sprintf(pod, "stdin")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(kube.Input{Paths: []string{"file.txt", "dir", "-"}}.Read(strings.NewReader(fmt.Sprintf(pod, "stdin"))))(t)
 	var got []string
 	for _, w := range m.Workloads {
 		got = append(got, w.Name+" "+w.At("").String())
@@ -91,9 +85,7 @@ func TestRead_Directories(t *testing.T) {
 		"only/below/pod.yaml":       fmt.Sprintf(pod, "d"),
 	}
 	write(t, files)
-	if err := os.Symlink("base", "d/link"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink("base", "d/link"))
 	const passed = "d/patch.json:1:1: not a Kubernetes object, not read d/values.yaml:1:1: not a Kubernetes object, not read"
 	for _, tt := range []struct {
 		input             kube.Input

@@ -19,22 +19,18 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestRead_UnreadableDirectory: the files of the other directories are read. The path of the one that
 // cannot be read is longer than PATH_MAX, because root may read every directory.
 func TestRead_UnreadableDirectory(t *testing.T) {
 	write(t, map[string]string{"all/a/pod.yaml": fmt.Sprintf(pod, "a"), "all/c/pod.yaml": fmt.Sprintf(pod, "c")})
-	start, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	start := must.Get(os.Getwd())(t)
 	long := strings.Repeat("b", 250)
 	t.Chdir("all")
 	for range 20 {
-		if err := os.Mkdir(long, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Mkdir(long, 0o700))
 		t.Chdir(long)
 	}
 	t.Chdir(start)
@@ -47,9 +43,7 @@ func TestRead_UnreadableDirectory(t *testing.T) {
 
 func writeFile(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // TestWatcher_Log: an error of a path is logged when it appears or changes.

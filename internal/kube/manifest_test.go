@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestParseManifest_Workloads: the name of the example pod is the longest that the
@@ -83,10 +84,7 @@ func TestParseManifest_Workloads(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			m, err := kube.ParseManifest("f.yaml", []byte(tt.manifest))
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(kube.ParseManifest("f.yaml", []byte(tt.manifest)))(t)
 			if diff := cmp.Diff(tt.want, describe(m)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -281,10 +279,7 @@ items:
 		{yaml, 1, "", "f:13:3", "", "StatefulSet"},
 		{json, 1, "metadata.name", "f:4:15", "", "Pod"},
 	} {
-		m, err := kube.ParseManifest("f", []byte(tt.manifest))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(kube.ParseManifest("f", []byte(tt.manifest)))(t)
 		w := m.Workloads[tt.workload]
 		at := w.At(tt.field)
 		if w.Kind != tt.kind || at.String() != tt.at || at.Source != tt.source || (w.Ordinals.Base != "") != (tt.kind == "StatefulSet") {
@@ -320,11 +315,8 @@ func TestWorkload_SelectedBy(t *testing.T) {
 		{"argoproj.io/v1alpha1", "Rollout", template, selector{"app": "b"}, 0, false},
 		{"v1", "Pod", "containers: []", selector{}, 0, false},
 	} {
-		m, err := kube.ParseManifest("f",
-			[]byte("apiVersion: "+tt.apiVersion+"\nkind: "+tt.kind+"\nmetadata: {name: w}\nspec: {"+tt.spec+"}\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(kube.ParseManifest("f",
+			[]byte("apiVersion: "+tt.apiVersion+"\nkind: "+tt.kind+"\nmetadata: {name: w}\nspec: {"+tt.spec+"}\n")))(t)
 		if got := m.Workloads[0].SelectedBy(tt.selector, tt.ordinal); got != tt.want {
 			t.Errorf("%s %v %d: %v, want %v", tt.kind, tt.selector, tt.ordinal, got, tt.want)
 		}
@@ -404,10 +396,7 @@ func TestParseManifest_UnknownFields(t *testing.T) {
 func TestNoteUnknown(t *testing.T) {
 	const text = `{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "a"}, ` +
 		`"spec": {"new": 1, "newer": 1}}, {"metadata": {"name": "b"}, "status": {"new": 1}}]}`
-	m, err := kube.ParseManifest("f", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(kube.ParseManifest("f", []byte(text)))(t)
 	if got := fmt.Sprint(kube.NoteUnknown(m.Unknown)); got != "f: 3 unknown fields in 2 objects ignored" {
 		t.Error(got)
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestACL: the first rule that matches a question counts. It is asked about a rewritten name, about the targets of aliases
@@ -66,9 +68,7 @@ func denialText(t *testing.T, wire []byte) string {
 		return ""
 	}
 	m := new(dns.Msg)
-	if err := m.Unpack(wire); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.Unpack(wire))
 	text := fmt.Sprint(dns.RcodeToString[m.Rcode], " ", len(m.Answer))
 	for _, o := range m.IsEdns0().Option {
 		if e, ok := o.(*dns.EDNS0_EDE); ok {
@@ -84,15 +84,10 @@ func TestACL_DropOverTCP(t *testing.T) {
 	rules := &Rules{}
 	addRules(t, []byte(`{"Action": "drop", "Types": ["TXT"]}`), rules.AddACL)
 	s.SetRules(rules)
-	conn, err := dns.DialTimeout("tcp", s.addr.String(), time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(dns.DialTimeout("tcp", s.addr.String(), time.Minute))(t)
 	defer conn.Close()
 	for _, question := range []string{"cluster.local. TXT", "cluster.local. SOA"} {
-		if err := conn.WriteMsg(parseQuery(question, false)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, conn.WriteMsg(parseQuery(question, false)))
 	}
 	m, err := conn.ReadMsg()
 	if err != nil || m.Question[0].Qtype != dns.TypeSOA {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 const (
@@ -32,13 +33,10 @@ var reverseRanges = []netip.Prefix{
 // newZone returns the zone cluster.local, and external zones, with the objects of the cluster.
 func newZone(t testing.TB, reverse []netip.Prefix, cluster string, external ...fqdn.Name) *zone.Zone {
 	t.Helper()
-	z, err := zone.New(zone.Config{
+	z := must.Get(zone.New(zone.Config{
 		Domain: clusterDomain, Pods: zone.PodsInsecure,
 		Local: []netip.Addr{netip.MustParseAddr("10.244.9.9")}, Reverse: reverse, External: external,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	applyObjects(t, z, cluster)
 	return z
 }

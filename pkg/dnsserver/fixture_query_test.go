@@ -15,6 +15,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // parseQuery returns the query for "NAME TYPE".
@@ -157,9 +158,7 @@ func parseRecords(t testing.TB, lines string) recordSet {
 	for p := dns.NewZoneParser(strings.NewReader(lines), ".", ""); ; {
 		rr, ok := p.Next()
 		if !ok {
-			if err := p.Err(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, p.Err())
 			return list
 		}
 		list = append(list, rr)

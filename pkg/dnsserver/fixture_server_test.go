@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // testServer is a server of a test cluster, with or without sockets.
@@ -77,10 +78,7 @@ func startServer(t testing.TB, cluster string, config Config) *testServer {
 // serveOn runs the server at an address until the test ends.
 func (s *testServer) serveOn(t testing.TB, addr string) {
 	t.Helper()
-	sockets, err := Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort(addr)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sockets := must.Get(Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort(addr)}))(t)
 	s.serve(t, sockets)
 }
 
@@ -119,14 +117,9 @@ func (s *testServer) exchange(t testing.TB, network string, q *dns.Msg) *dns.Msg
 // within timeout.
 func (s *testServer) exchangePacket(t testing.TB, packet []byte, timeout time.Duration) []byte {
 	t.Helper()
-	c, err := net.Dial("udp", s.addr.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("udp", s.addr.String()))(t)
 	defer c.Close()
-	if _, err := c.Write(packet); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Write(packet))(t)
 	c.SetReadDeadline(time.Now().Add(timeout))
 	var buf [dns.MaxMsgSize]byte
 	n, err := c.Read(buf[:])
@@ -156,10 +149,7 @@ func (s *testServer) forEachTransport(t *testing.T, f func(t *testing.T, edns bo
 // counterSum returns the sum of a metric's counters or gauges with the labels, each as name=value.
 func (s *testServer) counterSum(t testing.TB, metric string, labels ...string) int {
 	t.Helper()
-	families, err := s.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(s.registry.Gather())(t)
 	sum := 0
 	for _, family := range families {
 		if family.GetName() != metric {
@@ -191,9 +181,7 @@ func exchangeDirect(t testing.TB, s *Server, q *dns.Msg) *dns.Msg {
 func exchangeVia(t testing.TB, s *Server, via transport, client netip.Addr, q *dns.Msg) *dns.Msg {
 	t.Helper()
 	reply := new(dns.Msg)
-	if err := reply.Unpack(handlePacket(t.Context(), s, mustPack(t, q), via, client)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, reply.Unpack(handlePacket(t.Context(), s, mustPack(t, q), via, client)))
 	return reply
 }
 

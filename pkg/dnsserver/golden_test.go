@@ -21,6 +21,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files: read the diff before committing it")
@@ -69,9 +70,7 @@ func readGoldenFiles(t *testing.T, dir string) []goldenFile {
 		g := &list[i]
 		g.name, g.path = strings.TrimSuffix(filepath.Base(path), ".txtar"), path
 		g.fixed, g.rules, g.reverse = &Hosts{}, &Rules{}, reverseRanges
-		if g.archive, err = txtar.ParseFile(path); err != nil {
-			t.Fatal(err)
-		}
+		g.archive = must.Get(txtar.ParseFile(path))(t)
 		for i := range g.archive.Files {
 			f := &g.archive.Files[i]
 			word, rest, _ := strings.Cut(f.Name, " ")
@@ -96,9 +95,7 @@ func readGoldenFiles(t *testing.T, dir string) []goldenFile {
 			case word == "external":
 				g.external = parseNames(t, f.Data)
 			case word == "last":
-				if g.lastGood, err = time.ParseDuration(rest); err != nil {
-					t.Fatal(err)
-				}
+				g.lastGood = must.Get(time.ParseDuration(rest))(t)
 			case word == "stubs":
 				g.stubs = parseStubs(t, f.Data)
 			case word == "addresses":
@@ -121,9 +118,7 @@ func readGoldenFiles(t *testing.T, dir string) []goldenFile {
 func parseHosts(t *testing.T, f *txtar.File) *Hosts {
 	t.Helper()
 	h := &Hosts{TTL: 60, AddressesOnly: strings.HasSuffix(f.Name, " only")}
-	if err := h.Add(string(f.Data)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, h.Add(string(f.Data)))
 	return h
 }
 
@@ -176,9 +171,7 @@ func (g *goldenFile) check(t *testing.T, replyTo func(question string) string) {
 		q.Data = []byte(got)
 	}
 	if *update {
-		if err := os.WriteFile(g.path, txtar.Format(g.archive), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(g.path, txtar.Format(g.archive), 0o644))
 	}
 }
 

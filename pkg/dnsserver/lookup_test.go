@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestWalk_HeaderFlags: queries of a walk have DO and CD as the client's query. The reply never has
@@ -57,10 +58,7 @@ func TestWalk_Metrics(t *testing.T) {
 	exchangeDirect(t, s, newQuery("web.", dns.TypeA, "svc.cluster.local,shop.svc.cluster.local"))
 	exchangeVia(t, s, overUDP, netip.MustParseAddr("2001:db8::1"), newQuery("web.", dns.TypeA, "shop.svc.cluster.local"))
 	got := map[string]float64{}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(registry.Gather())(t)
 	for _, f := range families {
 		name, ok := strings.CutPrefix(f.GetName(), "dnsconfigurer_dns_autopath_")
 		for _, m := range f.GetMetric() {

@@ -16,6 +16,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
@@ -195,9 +196,7 @@ func FuzzQueryLog(f *testing.F) {
 			t.Errorf("%q", text)
 		}
 		var line struct{ Name string }
-		if err := json.Unmarshal((&QueryLog{Classes: LogAll, JSON: true}).append(nil, q, r), &line); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal((&QueryLog{Classes: LogAll, JSON: true}).append(nil, q, r), &line))
 		if name, err := fqdn.ParseName(line.Name); q.name != "" && (err != nil || name != q.name) {
 			t.Errorf("%q: %v, want %q", line.Name, err, string(q.name))
 		}

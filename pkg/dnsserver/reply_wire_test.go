@@ -14,6 +14,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // queryVariants returns queries for one question: each combination of the header's flags with
@@ -186,9 +187,7 @@ func TestWire_Size(t *testing.T) {
 				}
 				packet := mustPack(t, m)
 				reply := new(dns.Msg)
-				if err := reply.Unpack(handlePacket(t.Context(), s, packet, overUDP, podAddr)); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, reply.Unpack(handlePacket(t.Context(), s, packet, overUDP, podAddr)))
 				if !compareForms(t, s, packet) {
 					t.Errorf("%d addresses, size %d: the reply is not in wire form", n+1, size)
 				}

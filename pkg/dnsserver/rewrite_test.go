@@ -14,6 +14,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 func TestRules_AddRewrite_Invalid(t *testing.T) {
@@ -64,16 +65,11 @@ func TestRules_RewriteOf(t *testing.T) {
 		case 1:
 			w.Name, w.To = "*."+w.Name, "*."+w.To
 		}
-		if err := r.AddRewrite(w); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.AddRewrite(w))
 	}
 	for range 3000 {
 		text := domain(1 + random.IntN(5))
-		name, err := fqdn.ParseName(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		name := must.Get(fqdn.ParseName(text))(t)
 		var want *rewrite
 		for i := 0; i < len(r.rewrites) && want == nil; i++ {
 			want = r.rewrites[i].apply(name, text+".")

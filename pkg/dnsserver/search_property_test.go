@@ -18,6 +18,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // recordTree is the records of an upstream server by owner: each name is an alias, or owns
@@ -154,10 +155,7 @@ func (sc *scenario) simulateLookup(t testing.TB, s *Server, name, search string)
 	}
 	simulator := libc.Simulator{Library: libc.Glibc, Network: libc.Network{UDP: exchange(overUDP), TCP: exchange(overTCP)}, Hostname: "pod",
 		Resolver: libc.Glibc.Read("nameserver 10.96.0.10\nsearch " + search + "\noptions ndots:5\n")}
-	r, err := simulator.Lookup(t.Context(), name, libc.Both)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(simulator.Lookup(t.Context(), name, libc.Both))(t)
 	slices.SortFunc(r.Addresses, netip.Addr.Compare)
 	return r
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestSearchPaths_Clients: the option is honoured for the endpoints of the node caches, or for
@@ -55,11 +56,8 @@ loaded`
 		{allowed("fe80::/10"), "fe80::1%lo", ""},
 		{allowed(), "", "127.0.0.1"},
 	} {
-		s, err := New(Config{Zone: newZone(t, nil, nodes), Domain: clusterDomain, TTL: 5, Cache: newCachingServer(t, Config{}).cache,
-			Upstream: recordSet(nil).exchange, Autopath: tt.config})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(New(Config{Zone: newZone(t, nil, nodes), Domain: clusterDomain, TTL: 5, Cache: newCachingServer(t, Config{}).cache,
+			Upstream: recordSet(nil).exchange, Autopath: tt.config}))(t)
 		for clients, want := range map[string]bool{tt.accept: true, tt.ignore: false} {
 			for client := range strings.FieldsSeq(clients) {
 				before := testutil.ToFloat64(s.metrics.autopath.ignored.WithLabelValues("source"))
@@ -140,10 +138,7 @@ func TestSearchPaths_EchoInTruncatedReply(t *testing.T) {
 // TestSearch_AgreesWithDocs: the messages, records and limits in autopath/README.md are those of
 // the server. Other implementations depend on them.
 func TestSearch_AgreesWithDocs(t *testing.T) {
-	page, err := os.ReadFile("autopath/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("autopath/README.md"))(t)
 	expectInPage := func(what, text string) {
 		t.Helper()
 		if !strings.Contains(string(page), text) {
@@ -151,10 +146,7 @@ func TestSearch_AgreesWithDocs(t *testing.T) {
 		}
 	}
 
-	paths, err := autopath.Encode([]fqdn.Name{mustName(t, "shop.svc.cluster.local"), mustName(t, "corp.example")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := must.Get(autopath.Encode([]fqdn.Name{mustName(t, "shop.svc.cluster.local"), mustName(t, "corp.example")}))(t)
 	q := newQuery("web.", dns.TypeA, string(paths))
 	q.Id = 0x2a2a
 	query := mustPack(t, q)
@@ -256,10 +248,7 @@ func TestSearch_Amplification(t *testing.T) {
 
 // TestLimits_AgreeWithDocs: the limits in docs/dns.md are those of the server.
 func TestLimits_AgreeWithDocs(t *testing.T) {
-	page, err := os.ReadFile("../../docs/dns.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/dns.md"))(t)
 	const mebibyte = 1 << 20
 	limits := Limits{}.withDefaults()
 	size := limits.CacheConfig()

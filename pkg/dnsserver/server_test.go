@@ -21,6 +21,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
@@ -73,10 +74,7 @@ func TestRun_Drain(t *testing.T) {
 			}
 			s.result <- nil // for the cleanup of serveOn
 			s.expectFree(t)
-			l, err := net.ListenPacket("udp", s.addr.String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(net.ListenPacket("udp", s.addr.String()))(t)
 			l.Close()
 		})
 	}
@@ -85,10 +83,7 @@ func TestRun_Drain(t *testing.T) {
 // TestRun_LameduckError: an error of a socket in the lameduck time ends it.
 func TestRun_LameduckError(t *testing.T) {
 	s := newServer(t, smallCluster, Config{Lameduck: time.Hour})
-	sockets, err := Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sockets := must.Get(Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	ended := make(chan error, 1)
@@ -117,10 +112,7 @@ func TestRun_Flood(t *testing.T) {
 	defer sending.Wait()
 	defer cancel()
 	for range 2 {
-		c, err := net.Dial("udp", s.addr.String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.Dial("udp", s.addr.String()))(t)
 		defer c.Close()
 		sending.Go(func() {
 			for flood.Err() == nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
@@ -25,10 +26,7 @@ func TestSlots_Stack(t *testing.T) {
 		return
 	}
 	netns.Run(t, "ip link set lo up")
-	silent, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	silent := must.Get(net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}))(t)
 	defer silent.Close()
 	client := upstream.New(upstream.Config{Servers: []upstream.Server{{Addr: silent.LocalAddr().(*net.UDPAddr).AddrPort()}}})
 	go client.Run(t.Context())

@@ -14,15 +14,14 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // listenReaders opens n sockets, in the runtime's poller or outside of it.
 func listenReaders(t *testing.T, n int, isHeld bool) *Sockets {
 	t.Helper()
-	sockets, err := ListenShared(t.Context(), slices.Repeat([]netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, n))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sockets := must.Get(ListenShared(t.Context(), slices.Repeat([]netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, n)))(t)
 	t.Cleanup(sockets.Close)
 	for _, c := range sockets.udp {
 		if isHeld {
@@ -46,10 +45,7 @@ func TestHoldProcessor_Processors(t *testing.T) {
 	}{{"", 3, 4}, {"", 1, 1}, {"3", 3, 3}} {
 		t.Setenv("GOMAXPROCS", tt.variable)
 		runtime.GOMAXPROCS(tt.processors)
-		sockets, err := Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		sockets := must.Get(Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}))(t)
 		restore := sockets.HoldProcessor()
 		if got := runtime.GOMAXPROCS(0); got != tt.want || (sockets.udp[0].file != nil) != (tt.want > tt.processors) {
 			t.Errorf("%+v: %d processors, file %v", tt, got, sockets.udp[0].file)
@@ -71,10 +67,7 @@ func TestRun_Stop(t *testing.T) {
 		s, sockets := newTestServer(t, smallCluster, Config{}), listenReaders(t, 3, tt.isHeld)
 		var clients []net.Conn
 		for _, addr := range sockets.Addrs() {
-			c, err := net.Dial("udp", addr.String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(net.Dial("udp", addr.String()))(t)
 			defer c.Close()
 			c.SetReadDeadline(time.Now().Add(time.Minute))
 			clients = append(clients, c)
@@ -83,9 +76,7 @@ func TestRun_Stop(t *testing.T) {
 			t.Helper()
 			for _, c := range clients {
 				for range queries {
-					if _, err := c.Write(mustPack(t, parseQuery("web.default.svc.cluster.local. A", false))); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(c.Write(mustPack(t, parseQuery("web.default.svc.cluster.local. A", false))))(t)
 				}
 			}
 			between()

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
@@ -22,27 +23,18 @@ import (
 // last, and at the first ones again after those are closed. Listen fails at an address that
 // is shared.
 func TestListenShared_Takeover(t *testing.T) {
-	first, err := ListenShared(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(ListenShared(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}))(t)
 	defer first.Close()
 	addrs := first.Addrs()
 	expectArrivals := func(at *Sockets, others ...*Sockets) {
 		t.Helper()
 		for range 20 { // each from another port
-			c, err := net.Dial("udp", addrs[0].String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(net.Dial("udp", addrs[0].String()))(t)
 			if _, err := c.Write([]byte("packet")); err != nil {
 				t.Error(err)
 			}
 			c.Close()
-			s, err := net.Dial("tcp", addrs[0].String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(net.Dial("tcp", addrs[0].String()))(t)
 			s.Close()
 			if n := countArrivals(at, time.Minute); n != 2 {
 				t.Errorf("got %d of a packet and a connection, want 2", n)
@@ -55,10 +47,7 @@ func TestListenShared_Takeover(t *testing.T) {
 		}
 	}
 	expectArrivals(first)
-	second, err := ListenShared(t.Context(), addrs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := must.Get(ListenShared(t.Context(), addrs))(t)
 	expectArrivals(second, first)
 	second.Close()
 	expectArrivals(first)
@@ -90,10 +79,7 @@ func TestListen_NoIPv6(t *testing.T) {
 		return
 	}
 	netns.RemoveIPv6(t)
-	sockets, err := Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("[::]:1053")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sockets := must.Get(Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("[::]:1053")}))(t)
 	defer sockets.Close()
 	if got := sockets.Addrs()[0].String(); got != "0.0.0.0:1053" {
 		t.Errorf("listening on %s, want 0.0.0.0:1053", got)
@@ -114,10 +100,7 @@ func TestListen_IgnoresPathMTU(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer sockets.Close()
-			raw, err := sockets.udp[0].SyscallConn()
-			if err != nil {
-				t.Fatal(err)
-			}
+			raw := must.Get(sockets.udp[0].SyscallConn())(t)
 			err = withDescriptor(raw, func(fd int) error {
 				got, err := unix.GetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER)
 				if netip.MustParseAddrPort(address).Addr().Is6() && err == nil {
@@ -142,15 +125,9 @@ func TestListen_SilentNeighbors(t *testing.T) {
 		return
 	}
 	netns.NewPod(t, 0) // 10.244.0.2
-	sockets, err := Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("10.244.0.1:0")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sockets := must.Get(Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("10.244.0.1:0")}))(t)
 	defer sockets.Close()
-	conn, err := sockets.udp[0].SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(sockets.udp[0].SyscallConn())(t)
 	send := func(host byte) error {
 		to := &unix.SockaddrInet4{Port: 9, Addr: [4]byte{10, 244, 0, host}}
 		return withDescriptor(conn, func(fd int) error { return unix.Sendto(fd, make([]byte, 100), unix.MSG_DONTWAIT, to) })
@@ -176,13 +153,8 @@ func TestServeUDP_SendBufferFull(t *testing.T) {
 	netns.Run(t, "ip link set lo up")
 	netns.NewPod(t, 0)
 	for _, held := range []bool{false, true} {
-		sockets, err := Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("10.244.0.1:0")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := sockets.udp[0].SetWriteBuffer(16 << 10); err != nil {
-			t.Fatal(err)
-		}
+		sockets := must.Get(Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("10.244.0.1:0")}))(t)
+		must.Succeed(t, sockets.udp[0].SetWriteBuffer(16<<10))
 		if held {
 			sockets.udp[0].leavePoller()
 		}
@@ -195,10 +167,7 @@ func TestServeUDP_SendBufferFull(t *testing.T) {
 // expectSendWait sends queries with a full send buffer until a reply has waited.
 func expectSendWait(t *testing.T, s *testServer) {
 	t.Helper()
-	conn, err := s.sockets.udp[0].SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(s.sockets.udp[0].SyscallConn())(t)
 	fill := func(fd int) error { // it is empty again after 3 s
 		silent := &unix.SockaddrInet4{Port: 9, Addr: [4]byte{10, 244, 0, 99}}
 		for range 256 {

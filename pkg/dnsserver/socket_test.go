@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestListen_InUse: the error names the address once, and no system call.
@@ -38,17 +39,11 @@ func TestListen_InUse(t *testing.T) {
 func TestListen_KernelPort(t *testing.T) {
 	addr := netip.MustParseAddrPort("127.0.0.1:0")
 	for range 1000 {
-		c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(addr))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.ListenUDP("udp", net.UDPAddrFromAddrPort(addr)))(t)
 		defer c.Close()
 	}
 	for range 200 {
-		sockets, err := Listen(t.Context(), []netip.AddrPort{addr})
-		if err != nil {
-			t.Fatal(err)
-		}
+		sockets := must.Get(Listen(t.Context(), []netip.AddrPort{addr}))(t)
 		sockets.Close()
 	}
 }
@@ -56,10 +51,7 @@ func TestListen_KernelPort(t *testing.T) {
 // TestReader_ReadErrors: errors of single packets cost no pause. A socket that fails again and
 // again is read ten times a second, and logged once a minute.
 func TestReader_ReadErrors(t *testing.T) {
-	conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}))(t)
 	defer conn.Close()
 	synctest.Test(t, func(t *testing.T) {
 		var log logbuffer.Buffer

@@ -17,6 +17,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
@@ -32,23 +33,14 @@ func TestServeTCP_NoDescriptors(t *testing.T) {
 		t.Fatalf("with descriptors: got %s, %d failures", got, failures())
 	}
 
-	client, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	conn := os.NewFile(uintptr(client), "client")
 	defer conn.Close()
 	restore := exhaustDescriptors(t)
 	defer restore()
-	if err := unix.SetsockoptTimeval(client, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 60}); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Connect(client, &unix.SockaddrInet4{Port: int(s.addr.Port()), Addr: s.addr.Addr().As4()}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Write(frame(mustPack(t, query))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unix.SetsockoptTimeval(client, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 60}))
+	must.Succeed(t, unix.Connect(client, &unix.SockaddrInet4{Port: int(s.addr.Port()), Addr: s.addr.Addr().As4()}))
+	must.Get(conn.Write(frame(mustPack(t, query))))(t)
 	poll.Until(t, "three failures to accept", func() bool { return failures() >= 3 })
 	restore()
 	reply := make([]byte, 2+dns.MinMsgSize)
@@ -94,12 +86,8 @@ func TestForward_NoDescriptors(t *testing.T) {
 func exhaustDescriptors(t *testing.T) (restore func()) {
 	t.Helper()
 	var before unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: before.Max}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
+	must.Succeed(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: before.Max}))
 	return func() {
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
 			t.Error(err)
@@ -109,26 +97,14 @@ func exhaustDescriptors(t *testing.T) (restore func()) {
 
 // TestLimitBuffers: the kernel's buffers of a connection have the documented sizes.
 func TestLimitBuffers(t *testing.T) {
-	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0"))))(t)
 	defer l.Close()
 	limitBuffers(l)
-	c, err := net.DialTCP("tcp", nil, l.Addr().(*net.TCPAddr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.DialTCP("tcp", nil, l.Addr().(*net.TCPAddr)))(t)
 	defer c.Close()
-	accepted, err := l.AcceptTCP()
-	if err != nil {
-		t.Fatal(err)
-	}
+	accepted := must.Get(l.AcceptTCP())(t)
 	defer accepted.Close()
-	raw, err := accepted.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(accepted.SyscallConn())(t)
 	for _, option := range []int{unix.SO_SNDBUF, unix.SO_RCVBUF} {
 		err := withDescriptor(raw, func(fd int) error {
 			got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, option)

@@ -21,6 +21,8 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // frame returns a message as it is sent over TCP, after its length.
@@ -78,11 +80,7 @@ func TestServeStream_Timeouts(t *testing.T) {
 func (s *testServer) dialFrom(t *testing.T, client netip.Addr) net.Conn {
 	t.Helper()
 	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(client, 0))}
-	c, err := d.Dial("tcp", s.addr.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must.Get(d.Dial("tcp", s.addr.String()))(t)
 }
 
 // TestStreams_Replaced: without a free slot a new connection closes the one that its client has not

@@ -19,6 +19,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestTimeline runs the scripts of testdata/time: each is a server, or a node cache ("node"), in fake time. Its
@@ -112,10 +113,7 @@ func (l *timeline) run(t *testing.T, file goldenFile) (replies []string) {
 			}
 			l.server.SetRules(rules)
 		case "sleep":
-			d, err := time.ParseDuration(rest)
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := must.Get(time.ParseDuration(rest))(t)
 			time.Sleep(d)
 		case "fails":
 			l.faults = append(l.faults, rest)
@@ -146,9 +144,7 @@ func (l *timeline) ask(t *testing.T, question string) string {
 	panics := l.server.counterSum(t, "dnsconfigurer_dns_panics_total")
 	text, m := "no reply\n", new(dns.Msg)
 	if wire := handlePacket(t.Context(), l.server.Server, mustPack(t, q), overUDP, podAddr); wire != nil {
-		if err := m.Unpack(wire); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, m.Unpack(wire))
 		text = replyText(m)
 	}
 	if list := extendedErrors(m); list != "" {

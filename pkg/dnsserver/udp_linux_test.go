@@ -11,6 +11,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
@@ -20,10 +21,7 @@ import (
 func TestReceiveDrops(t *testing.T) {
 	const metric = "dnsconfigurer_dns_udp_receive_drops_total"
 	s := newTestServer(t, smallCluster, Config{})
-	sockets, err := Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sockets := must.Get(Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}))(t)
 	defer sockets.Close()
 	s.receiveDrops.setSockets(sockets.udp)
 	if n := s.counterSum(t, metric); n != 0 {
@@ -32,10 +30,7 @@ func TestReceiveDrops(t *testing.T) {
 	if err := sockets.udp[0].SetReadBuffer(1); err != nil { // the kernel raises it to its minimum
 		t.Fatal(err)
 	}
-	c, err := net.Dial("udp", sockets.Addrs()[0].String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("udp", sockets.Addrs()[0].String()))(t)
 	defer c.Close()
 	poll.Until(t, "packets are dropped", func() bool {
 		if _, err := c.Write(make([]byte, 512)); err != nil {
@@ -90,10 +85,7 @@ func checkReplySource(t *testing.T, listen string, at netip.AddrPort, q *dns.Msg
 	if at.Addr().Is4() {
 		client = "127.0.0.1:0"
 	}
-	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(client)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(client))))(t)
 	defer c.Close()
 	if _, err := c.WriteToUDPAddrPort(mustPack(t, q), at); err != nil {
 		t.Fatalf("%v: %v", at, err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // script determines the findings about candidates, one step for each: "absent", "nodata",
@@ -85,10 +86,7 @@ func (s *script) lookup(name fqdn.Name) (lookupResult, func(context.Context) loo
 // TestWalk compares the results of the walks in testdata/walks.txt.
 func TestWalk(t *testing.T) {
 	const path = "testdata/walks.txt"
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(t)
 	var all strings.Builder
 	walks := 0
 	for line := range strings.Lines(string(text)) {
@@ -110,9 +108,7 @@ func TestWalk(t *testing.T) {
 		t.Errorf("%d walks in %s", walks, path)
 	}
 	if *update {
-		if err := os.WriteFile(path, []byte(all.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(all.String()), 0o644))
 	}
 }
 

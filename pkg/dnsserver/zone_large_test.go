@@ -20,6 +20,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestZone_RRsetLimit: over TCP a client gets at most maxRRset records, or what fits, without TC.
@@ -74,9 +75,7 @@ func TestZone_RRsetLimit(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range 400 { // a reply is cached for a second
 		m, at := new(dns.Msg), time.Now().Add(time.Duration(i)*replyCacheTime)
-		if err := m.Unpack(replyAt(t, s.Server, parseQuery("a-20000.default.svc.cluster.local. A", false), at)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, m.Unpack(replyAt(t, s.Server, parseQuery("a-20000.default.svc.cluster.local. A", false), at)))
 		for _, rr := range m.Answer {
 			seen[rr.String()] = true
 		}
@@ -122,14 +121,9 @@ func TestServeStream_AliasOfLargeSet(t *testing.T) {
 		before := s.counterSum(t, "dnsconfigurer_dns_zone_cut_total")
 		first := map[string]bool{}
 		for range queries {
-			if _, err := c.Write(frame(mustPack(t, parseQuery(name+".default.svc.cluster.local. A", true)))); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Write(frame(mustPack(t, parseQuery(name+".default.svc.cluster.local. A", true)))))(t)
 			c.SetReadDeadline(time.Now().Add(time.Minute))
-			m, err := readReply(c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(readReply(c))(t)
 			if len(m.Answer) < tt.records || m.Truncated {
 				t.Fatalf("%s: got %d records, TC %t, want at least %d, no TC", name, len(m.Answer), m.Truncated, tt.records)
 			}
@@ -211,9 +205,7 @@ func TestReplyCache(t *testing.T) {
 				q.SetEdns0(1232, false)
 			}
 			m := new(dns.Msg)
-			if err := m.Unpack(replyAt(t, s, q, now.Add(after))); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, m.Unpack(replyAt(t, s, q, now.Add(after))))
 			if m.Id != q.Id || !m.Authoritative || m.Truncated || m.Question[0] != q.Question[0] || (m.IsEdns0() != nil) != edns {
 				t.Errorf("got %v", m.MsgHdr)
 			}
@@ -262,10 +254,7 @@ func TestReplyCache_Bound(t *testing.T) {
 	now := time.Now()
 	wire := make([]byte, 60_000)
 	put := func(i int, at time.Time, wire []byte) {
-		name, err := fqdn.ParseName(fmt.Sprintf("n%d.example", i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		name := must.Get(fqdn.ParseName(fmt.Sprintf("n%d.example", i)))(t)
 		cache.put(&query{name: name, qtype: dns.TypeSRV, received: at}, 1, wire, false)
 		sum := 0
 		for _, k := range cache.replies {

@@ -13,6 +13,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // namedServer is an upstream server for which every name exists, with its own name as TXT record.
@@ -80,10 +81,7 @@ loaded`
 	node := newCachingServer(t, Config{Autopath: Autopath{Allowed: []netip.Prefix{}}, LocalNames: true})
 	node.SetForwarding(Forwarding{Upstream: namedServer("upstream"), Stubs: append(nodeStubs, stubs...), Expander: c.exchange})
 
-	text, err := os.ReadFile("testdata/zones.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/zones.txt"))(t)
 	_, lines, _ := strings.Cut(string(text), "\n")
 	for line := range strings.Lines(lines) {
 		words := strings.Fields(line)

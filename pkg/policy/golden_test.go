@@ -18,6 +18,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 var update = flag.Bool("update", false, "write the decisions into the golden files")
@@ -35,22 +36,14 @@ func TestDecide_Golden(t *testing.T) {
 }
 
 func checkGolden(t *testing.T, path string) {
-	archive, err := txtar.ParseFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	archive := must.Get(txtar.ParseFile(path))(t)
 	in := map[string][]byte{}
 	for _, f := range archive.Files {
 		in[f.Name] = f.Data
 	}
-	engine, err := policy.New(goldenNode(t, in["node.yaml"]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine := must.Get(policy.New(goldenNode(t, in["node.yaml"])))(t)
 	var pod corev1.Pod
-	if err := yaml.UnmarshalStrict(in["pod.yaml"], &pod); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(in["pod.yaml"], &pod))
 	host := resolvconf.Parse(string(in["host"]))
 	if _, found := in["host"]; !found {
 		_, err := os.Open("/nonexistent/resolv.conf")
@@ -73,9 +66,7 @@ func checkGolden(t *testing.T, path string) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, txtar.Format(archive), 0o644))
 	}
 	for name := range got {
 		t.Errorf("the file has no section %s", name)
@@ -95,9 +86,7 @@ func goldenNode(t *testing.T, text []byte) policy.Node {
 		AllowedOverrides []policy.Policy   `json:"allowedOverrides"`
 		Rules            []policy.NodeRule `json:"rules"`
 	}{[]netip.Addr{netip.MustParseAddr("10.96.0.10")}, "cluster.local", "/etc/resolv.conf", nil, netip.Addr{}, false, nil, nil}
-	if err := yaml.UnmarshalStrict(text, &in); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(text, &in))
 	return policy.Node{
 		ClusterDNS: in.ClusterDNS, ClusterDomain: in.ClusterDomain, ResolvConf: in.ResolvConf, IPs: in.NodeIPs,
 		Autopath:         policy.Autopath{NodeCache: in.NodeCache, ClusterDNSFallback: in.Fallback},

@@ -16,15 +16,12 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 func newEngine(t testing.TB, n policy.Node) *policy.Engine {
 	t.Helper()
-	e, err := policy.New(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
+	return must.Get(policy.New(n))(t)
 }
 
 var kubeadm = policy.Node{

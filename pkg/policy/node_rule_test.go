@@ -16,6 +16,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestNodeRules_Properties checks invariants of node rules on random inputs.
@@ -56,9 +57,7 @@ func checkNodeRules(t *testing.T, s input, before, d *policy.Decision) {
 	node := s.node
 	node.Rules = nil
 	without, errWithout := policy.New(node)
-	if err := errors.Join(errWith, errWithout); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(errWith, errWithout))
 	want, got := without.KubeletConfig(s.pod, s.file()), with.KubeletConfig(s.pod, s.file())
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rules change the kubelet's configuration:\n%s", diff)

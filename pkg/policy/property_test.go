@@ -19,6 +19,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // input is one input of the engine.
@@ -88,10 +89,7 @@ var safe = strings.NewReplacer("\n", "\x01", "\x00", "\x02", " ", "\x03", "\u00a
 // checkKubeletConfig checks that the kubelet's configuration is the decision for a pod with
 // safe values instead of the unsafe ones.
 func checkKubeletConfig(t *testing.T, s input, d *policy.Decision) {
-	e, err := policy.New(s.node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(policy.New(s.node))(t)
 	got := e.KubeletConfig(s.pod, s.file())
 	differs := func(f policy.Finding) bool { return f.Code == policy.CodeUnsafeValue }
 	if isAutopath := strings.EqualFold(string(s.pod.Policy), string(policy.ClusterFirstWithAutopath)); isAutopath {

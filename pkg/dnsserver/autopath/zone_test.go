@@ -9,15 +9,12 @@ import (
 	"testing"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 func zone(t testing.TB) Zone {
 	t.Helper()
-	z, err := NewZone(name(t, "cluster.local"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return z
+	return must.Get(NewZone(name(t, "cluster.local")))(t)
 }
 
 // Names, their kinds and requests.

@@ -14,6 +14,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -41,10 +42,7 @@ func questionOf(t testing.TB, query *dns.Msg) cache.Question {
 	t.Helper()
 	q := query.Question[0]
 	name := make([]byte, 255)
-	n, err := dns.PackDomainName(q.Name, name, 0, nil, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(dns.PackDomainName(q.Name, name, 0, nil, false))(t)
 	opt := query.IsEdns0()
 	return cache.Question{Name: name[:n], Type: q.Qtype, Class: q.Qclass, DO: opt != nil && opt.Do(), CD: query.CheckingDisabled}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // A cached reply comes back as a valid message with the same records, except for what a
@@ -25,16 +26,11 @@ func FuzzPut(f *testing.F) {
 		{". NS", ". 300 NS a.root-servers.net."},
 	} {
 		m := reply(f, ask(f, s.question), 0, s.records)
-		wire, err := m.Pack()
-		if err != nil {
-			f.Fatal(err)
-		}
+		wire := must.Get(m.Pack())(f)
 		f.Add(wire)
 		m.SetEdns0(1232, true)
 		for _, m.Rcode = range []int{dns.RcodeNameError, dns.RcodeFormatError, dns.RcodeBadVers} {
-			if wire, err = m.Pack(); err != nil {
-				f.Fatal(err)
-			}
+			wire = must.Get(m.Pack())(f)
 			f.Add(wire)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 var update = flag.Bool("update", false, "write the results into the script: read the diff before committing it")
@@ -51,9 +52,7 @@ func TestCache_Script(t *testing.T) {
 		})
 	}
 	if *update {
-		if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, txtar.Format(archive), 0o644))
 	}
 }
 

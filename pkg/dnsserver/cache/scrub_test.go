@@ -13,6 +13,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // replyCase is a section of a file in testdata: a reply and what is cached of it.
@@ -25,10 +26,7 @@ type replyCase struct {
 // replyCases reads a file.
 func replyCases(t *testing.T, file string) (list []replyCase) {
 	t.Helper()
-	archive, err := txtar.ParseFile("testdata/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	archive := must.Get(txtar.ParseFile("testdata/" + file))(t)
 	for _, f := range archive.Files {
 		text := strings.ReplaceAll(string(f.Data), "CHAIN OF 60", chain(60))
 		question, text, _ := strings.Cut(text, "\n")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // The server receives the question in lower case and the flags of the client, this
@@ -40,10 +41,7 @@ func TestExchange_ForwardedQuery(t *testing.T) {
 				&dns.EDNS0_LOCAL{Code: forwarded + 1, Data: []byte("x")},
 			}
 		}
-		got, err := c.Exchange(t.Context(), query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(c.Exchange(t.Context(), query))(t)
 		sent := <-arrived
 		opt := sent.IsEdns0()
 		if sent.RecursionDesired != flags.rd || sent.CheckingDisabled != flags.cd || !sent.AuthenticatedData || opt.Do() != flags.do ||

@@ -18,16 +18,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // series lists the series of a registry, one per line, without the common prefix of the
 // names. The value of a histogram is its count; servers are replaced by their names.
 func series(t *testing.T, r *prometheus.Registry, servers map[string]*fake) string {
 	t.Helper()
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(r.Gather())(t)
 	serverNames := map[string]string{}
 	for name, s := range servers {
 		serverNames[s.String()] = name

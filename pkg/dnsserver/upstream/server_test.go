@@ -11,15 +11,13 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // specs returns the texts and results of a section of testdata/servers.txtar.
 func specs(t testing.TB, section string) map[string]string {
 	t.Helper()
-	archive, err := txtar.ParseFile("testdata/servers.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	archive := must.Get(txtar.ParseFile("testdata/servers.txtar"))(t)
 	list := map[string]string{}
 	for _, f := range archive.Files {
 		for line := range strings.Lines(string(f.Data)) {

@@ -16,15 +16,14 @@ import (
 
 	"github.com/miekg/dns"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // From any octets on a connection, only a matching reply is returned, and the connection
 // ends.
 func FuzzStream(f *testing.F) {
-	q, err := newQuery(new(dns.Msg).SetQuestion("www.example.com.", dns.TypeA), nil)
-	if err != nil {
-		f.Fatal(err)
-	}
+	q := must.Get(newQuery(new(dns.Msg).SetQuestion("www.example.com.", dns.TypeA), nil))(f)
 	reply := append([]byte(nil), q.withoutEDNS()...)
 	reply[2] |= 0x80
 	f.Add(reply, []byte{})
@@ -62,10 +61,7 @@ func FuzzStream(f *testing.F) {
 // From any packet, only a matching reply is returned, whole or with the error for a
 // truncated one.
 func FuzzDatagram(f *testing.F) {
-	q, err := newQuery(new(dns.Msg).SetQuestion("www.example.com.", dns.TypeA), nil)
-	if err != nil {
-		f.Fatal(err)
-	}
+	q := must.Get(newQuery(new(dns.Msg).SetQuestion("www.example.com.", dns.TypeA), nil))(f)
 	reply := append([]byte(nil), q.wire...)
 	reply[2] |= 0x80
 	f.Add(reply)
@@ -87,10 +83,7 @@ func FuzzDatagram(f *testing.F) {
 // TestStreamConn_IDInUse: a query that got its reply has its ID until it ends. Otherwise the next
 // query could get the ID, and lose its place when the first one ends. A second reply is ignored.
 func TestStreamConn_IDInUse(t *testing.T) {
-	q, err := newQuery(new(dns.Msg).SetQuestion("www.example.com.", dns.TypeA), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(newQuery(new(dns.Msg).SetQuestion("www.example.com.", dns.TypeA), nil))(t)
 	c := newStreamConn(nil, time.Minute, semaphore.NewWeighted(maxLong))
 	p := c.addPending(q)
 	reply := new(dns.Msg).SetReply(new(dns.Msg).SetQuestion("www.example.com.", dns.TypeA))
@@ -114,10 +107,7 @@ func TestStreamConn_IDInUse(t *testing.T) {
 // their queries take them. The end of the connection ends the wait.
 func TestStreamConn_LongReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q, err := newQuery(new(dns.Msg).SetQuestion("www.example.com.", dns.TypeTXT), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(newQuery(new(dns.Msg).SetQuestion("www.example.com.", dns.TypeTXT), nil))(t)
 		local, remote := net.Pipe()
 		c := newStreamConn(func(context.Context) (net.Conn, error) { return local, nil }, time.Minute, semaphore.NewWeighted(maxLong))
 		go c.run()
@@ -171,10 +161,7 @@ func TestStreamConn_LateQuery(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(c.run)
 	<-c.ready
-	q, err := newQuery(new(dns.Msg).SetQuestion("www.example.com.", dns.TypeA), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(newQuery(new(dns.Msg).SetQuestion("www.example.com.", dns.TypeA), nil))(t)
 	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 	if err := c.write(late, 1, q.wire); !errors.Is(err, context.DeadlineExceeded) {

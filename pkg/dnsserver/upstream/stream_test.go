@@ -22,6 +22,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
@@ -400,10 +401,7 @@ func TestStream_TLS(t *testing.T) {
 	noLeaks(t)
 	authority := certs.NewAuthority(t)
 	pool, other := authority.Pool(), certs.NewAuthority(t).Pool()
-	cert, err := tls.X509KeyPair(authority.Issue(t, time.Hour, "dns.example", "127.0.0.1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cert := must.Get(tls.X509KeyPair(authority.Issue(t, time.Hour, "dns.example", "127.0.0.1")))(t)
 	s := serveStream(t, func(conn net.Conn) {
 		secure := tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{cert}})
 		_ = replyTo(t, secure, func(query *dns.Msg) []byte { return good(t, query) })

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // The sockets of queries ignore path MTUs, in both families.
@@ -25,15 +27,9 @@ func TestDialUDP_PathMTU(t *testing.T) {
 			continue
 		}
 		defer l.Close()
-		c, err := dialUDP(t.Context(), l.LocalAddr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(dialUDP(t.Context(), l.LocalAddr().String()))(t)
 		defer c.Close()
-		raw, err := c.SyscallConn()
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(c.SyscallConn())(t)
 		if err := raw.Control(func(fd uintptr) {
 			if got, err := unix.GetsockoptInt(int(fd), tt.level, tt.option); err != nil || got != tt.expect {
 				t.Errorf("%s: got %d, %v, want %d", tt.address, got, err, tt.expect)

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
@@ -30,10 +31,7 @@ type packet struct {
 // listen returns a socket of a server, and its queries.
 func listen(t *testing.T) (conn *net.UDPConn, queries chan packet, s *fake) {
 	t.Helper()
-	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn = must.Get(net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0"))))(t)
 	queries = make(chan packet, 1000)
 	ended := make(chan struct{})
 	t.Cleanup(func() { conn.Close(); <-ended })

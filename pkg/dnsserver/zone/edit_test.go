@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // An edit without a change keeps the snapshot and its serial.
@@ -156,10 +157,7 @@ func TestUpdate_OneAddress(t *testing.T) {
 	if allocs := testing.AllocsPerRun(5, func() { n++; put(fmt.Sprint("more", n)) }); allocs > 10*most {
 		t.Errorf("%.0f allocations, want at most ten for each endpoint", allocs)
 	}
-	name, err := fqdn.ParseName("1.0.0.10.in-addr.arpa")
-	if err != nil {
-		t.Fatal(err)
-	}
+	name := must.Get(fqdn.ParseName("1.0.0.10.in-addr.arpa"))(t)
 	if _, _, node := z.Snapshot().Lookup(name); len(node.PTR(10*most)) != 7*most {
 		t.Errorf("%d names, want %d", len(node.PTR(10*most)), 7*most)
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // The records of each name of a small cluster. The clauses are those of the specification;
@@ -195,10 +196,7 @@ func checkEdit(t *testing.T, got *Snapshot, objects map[string]func(*Edit)) {
 // checkLookups looks the names of a file of testdata/lookups.txtar up. Its lines are "NAME: RESULT # COMMENT".
 func checkLookups(t *testing.T, file string, s *Snapshot) {
 	t.Helper()
-	archive, err := txtar.ParseFile("testdata/lookups.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	archive := must.Get(txtar.ParseFile("testdata/lookups.txtar"))(t)
 	n := 0
 	for _, f := range archive.Files {
 		for line := range strings.Lines(string(f.Data)) {
@@ -266,11 +264,7 @@ func describe(t *testing.T, s *Snapshot, text string) string {
 func newZone(t testing.TB, c Config) *Zone {
 	t.Helper()
 	c.Domain = fqdn.Join(fqdn.Root, "cluster", "local")
-	z, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return z
+	return must.Get(New(c))(t)
 }
 
 func addrs(texts ...string) []netip.Addr {
