@@ -12,14 +12,14 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 func TestReadRegular(t *testing.T) {
 	dir := t.TempDir()
 	file, link, fifo := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "fifo")
-	if err := errors.Join(os.WriteFile(file, []byte("12345"), 0o600), os.Symlink(file, link), syscall.Mkfifo(fifo, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.WriteFile(file, []byte("12345"), 0o600), os.Symlink(file, link), syscall.Mkfifo(fifo, 0o600)))
 	for _, tt := range []struct {
 		path  string
 		limit int64

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 func TestWrite(t *testing.T) {
@@ -61,23 +63,16 @@ func TestRemoveLeftovers(t *testing.T) {
 	kept := []string{"a.sock.sandboxes", ".a.sock.sandboxes.", ".a.sock.sandboxes.1x", ".a.sock.sandboxes.12345678901",
 		".a.sock.1", ".b.sock.sandboxes.1", "a.sock.sandboxes.1"}
 	for _, name := range append(kept, leftover, ".a.sock.sandboxes.1234567890") {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	for _, name := range []string{".a.sock.sandboxes.2", ".a.sock.sandboxes.3"} {
 		kept = append(kept, name)
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 	}
 	if err := RemoveLeftovers(path); err != nil {
 		t.Error(err)
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(dir))(t)
 	var got []string
 	for _, e := range entries {
 		got = append(got, e.Name())

@@ -24,6 +24,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/dnsnode"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -54,18 +55,11 @@ func serveManifests(t *testing.T, fields string, isComplete func(log string) boo
 		filepath.Join(dir, "m/e.yaml"): "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\n" +
 			"metadata: {namespace: shop, name: web-1, labels: {kubernetes.io/service-name: web}}\nendpoints: [{addresses: [10.244.1.2]}]\n",
 	} {
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	source := dnsnode.ClusterDNSKind().FromFile(path)
-	c, err := source.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(source.Load())(t)
 	var out logbuffer.Buffer
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -105,25 +99,18 @@ func TestReplicas_Loop(t *testing.T) {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
 			Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9", ClusterIPs: []string{"10.96.0.9"}}})
-	url, err := api.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	url := must.Get(api.Start())(t)
 	t.Cleanup(api.Stop)
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	if err := os.WriteFile(kubeconfig, []byte(kubeapi.Kubeconfig(url)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(kubeconfig, []byte(kubeapi.Kubeconfig(url)), 0o600))
 	program, addrs := process.Build(t), process.Loopback(t, 4)
 	replicas := []*replica{{dns: addrs[0], http: addrs[1]}, {dns: addrs[2], http: addrs[3]}}
 	service := balance(t, replicas[1].dns)
 	for i, r := range replicas {
 		r.Program, r.LogFile = program, filepath.Join(dir, fmt.Sprintf("log-%d", i))
 		r.Args = []string{"dns", "--kubeconfig", kubeconfig, "--listen", r.dns, "--http", r.http, "--upstream", service}
-		if err := r.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.Start())
 		t.Cleanup(func() {
 			if err := r.Stop(); err != nil {
 				t.Errorf("replica %d: %v\n%s", i, err, r.Log())
@@ -172,10 +159,7 @@ func (r *replica) metrics() string { return process.Page(r.http, "/metrics") }
 // balance forwards the queries to a UDP address to a server. It returns the address.
 func balance(t *testing.T, server string) string {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	balancer := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
 		c := dns.Client{Timeout: 10 * time.Second}
 		if m, _, err := c.Exchange(q, server); err == nil {

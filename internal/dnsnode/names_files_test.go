@@ -21,6 +21,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/upstream"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestHosts_Watch: a changed file is applied, also one that appears later. A file that cannot be read keeps its names.
@@ -46,9 +47,7 @@ func TestHosts_Watch(t *testing.T) {
 			{func() error { return os.WriteFile(path, []byte("192.0.2.8 a.example"), 0o600) }, 2},
 			{func() error { return os.Remove(path) }, 2},
 		} {
-			if err := step.change(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, step.change())
 			time.Sleep(fileInterval + time.Millisecond)
 			synctest.Wait()
 			if applied != step.want {
@@ -73,9 +72,7 @@ func TestHosts_Parse(t *testing.T) {
 // that cannot be read has none.
 func TestHosts_Reload(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hosts")
-	if err := os.WriteFile(path, []byte("192.0.2.7 a.example"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte("192.0.2.7 a.example"), 0o600))
 	server := newTestServer(t, dnsserver.Limits{})
 	for i, step := range []struct {
 		change func() error
@@ -87,9 +84,7 @@ func TestHosts_Reload(t *testing.T) {
 		{func() error { return nil }, forwarding{Hosts: hosts{file: path, ttl: 30}, Policy: upstream.Random}, "192.0.2.7 a.example"},
 		{func() error { return nil }, forwarding{Hosts: hosts{file: path + ".other"}}, ""},
 	} {
-		if err := step.change(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, step.change())
 		server.apply(step.c)
 		if server.hostsText != step.want {
 			t.Errorf("step %d: got %q, want %q", i, server.hostsText, step.want)
@@ -115,10 +110,7 @@ var corpOrigin = fqdn.Join(fqdn.Root, "corp", "example")
 
 // TestZoneFile_Answer: the answer for each name and type, with the records of the first section that has some.
 func TestZoneFile_Answer(t *testing.T) {
-	records, err := parseZone(corpZone, corpOrigin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	records := must.Get(parseZone(corpZone, corpOrigin))(t)
 	soa := ": corp.example. 60 IN SOA ns.corp.example. admin.corp.example. 1 2 3 4 5"
 	for question, want := range map[string]string{
 		"corp.example. NS":              "NOERROR: corp.example. 60 IN NS ns.corp.example.",
@@ -137,10 +129,7 @@ func TestZoneFile_Answer(t *testing.T) {
 		"other.example.corp.example. A": "NXDOMAIN" + soa,
 	} {
 		text, qtype, _ := strings.Cut(question, " ")
-		name, err := fqdn.ParseName(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		name := must.Get(fqdn.ParseName(text))(t)
 		m := new(dns.Msg).SetQuestion(text, dns.StringToType[qtype])
 		records.answer(m, name, corpOrigin)
 		got := dns.RcodeToString[m.Rcode]
@@ -194,9 +183,7 @@ func TestZoneFile_Reload(t *testing.T) {
 			{func() error { return os.WriteFile(path, []byte("x"), 0o600) }, "192.0.2.9"},
 			{func() error { c.LastKnownGood = time.Minute; run(); return os.Remove(path) }, "192.0.2.9"},
 		} {
-			if err := step.change(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, step.change())
 			time.Sleep(fileInterval + time.Millisecond)
 			synctest.Wait()
 			m, err := server.forwarder.Stubs[0].Exchange(ctx, new(dns.Msg).SetQuestion("www.corp.example.", dns.TypeA))
@@ -227,9 +214,7 @@ func TestPinner(t *testing.T) {
 	} {
 		t.Run(tt.title, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "pinned")
-			if err := os.WriteFile(file, []byte("damaged\n"+before+"192.0.2.9 other.example.\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(file, []byte("damaged\n"+before+"192.0.2.9 other.example.\n"), 0o600))
 			synctest.Test(t, func(t *testing.T) {
 				served := 0
 				p := &pinner{pinnedNames: pinnedNames{[]fqdn.Name{mustName(t, name)}, file}, exchange: tt.exchange,
@@ -258,9 +243,5 @@ func TestPinner(t *testing.T) {
 
 func mustName(t *testing.T, text string) fqdn.Name {
 	t.Helper()
-	name, err := fqdn.ParseName(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return name
+	return must.Get(fqdn.ParseName(text))(t)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 	"github.com/dnsconfigurer/dnsconfigurer/test/process"
 )
@@ -39,14 +40,8 @@ func startClusterDNS(t *testing.T) *dnstest.Server {
 // TTL of a second. Each of observe is called with the name of each query.
 func startClusterDNSWith(t *testing.T, address string, observe ...func(name string)) *dnstest.Server {
 	t.Helper()
-	udp, err := net.ListenPacket("udp", clusterAddr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tcp, err := net.Listen("tcp", clusterAddr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	udp := must.Get(net.ListenPacket("udp", clusterAddr))(t)
+	tcp := must.Get(net.Listen("tcp", clusterAddr))(t)
 	s := dnstest.Serve(udp, tcp, dnstest.Reply(func(query *dns.Msg) *dns.Msg {
 		name := query.Question[0].Name
 		for _, f := range observe {
@@ -90,14 +85,9 @@ func startInstanceWith(t *testing.T, fields string, prepare func() error) *insta
 	i := &instance{ended: make(chan error, 1), http: "127.0.0.1:9353"}
 	text := "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: NodeCacheConfiguration\nresolvConf: ''\n" +
 		"clusterDNS: ['" + clusterAddr + "']\nhttp: '" + i.http + "'\n" + fields
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 	source := NodeCacheKind().FromFile(path)
-	c, err := source.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(source.Load())(t)
 	ctx, stop := context.WithCancel(t.Context())
 	i.stop = stop
 	p := daemon.Process{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(&i.log, nil))}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
@@ -93,9 +94,7 @@ func TestGuard_CannotRestore(t *testing.T) {
 func disableIPv6(t *testing.T, value string) {
 	t.Helper()
 	for _, name := range []string{"all", "default", "lo"} {
-		if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte(value), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte(value), 0o600))
 	}
 }
 
@@ -135,10 +134,7 @@ func TestGuard_OtherServer(t *testing.T) {
 			}
 		})
 	}}
-	socket, err := config.ListenPacket(t.Context(), "udp", "169.254.20.10:53")
-	if err != nil {
-		t.Fatal(err)
-	}
+	socket := must.Get(config.ListenPacket(t.Context(), "udp", "169.254.20.10:53"))(t)
 	other := dnstest.Serve(socket, nil, dnstest.Reply(func(query *dns.Msg) *dns.Msg {
 		return new(dns.Msg).SetRcode(query, dns.RcodeNameError)
 	}))

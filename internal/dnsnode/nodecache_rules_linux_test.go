@@ -18,6 +18,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
@@ -144,14 +145,8 @@ func TestLease(t *testing.T) {
 	netns.Run(t, "ip link set lo up", "sysctl -qw net.ipv4.ip_forward=1")
 	n := node{T: t, pod: netns.NewPod(t, 0)}
 	n.cluster = startClusterDNSWith(t, "10.244.0.1") // the address of each name, so that of the pod
-	packets, err := net.ListenPacket("udp", "10.244.0.1:53")
-	if err != nil {
-		t.Fatal(err)
-	}
-	streams, err := net.Listen("tcp", "10.244.0.1:53")
-	if err != nil {
-		t.Fatal(err)
-	}
+	packets := must.Get(net.ListenPacket("udp", "10.244.0.1:53"))(t)
+	streams := must.Get(net.Listen("tcp", "10.244.0.1:53"))(t)
 	server := dnstest.Serve(packets, streams, dnstest.Reply(func(query *dns.Msg) *dns.Msg {
 		return new(dns.Msg).SetRcode(query, dns.RcodeNameError)
 	}))

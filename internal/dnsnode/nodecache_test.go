@@ -19,6 +19,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestGuard_Interval: without an event the addresses are checked every minute, and every five
@@ -55,10 +56,7 @@ func TestGuard_Interval(t *testing.T) {
 }
 
 func TestCheckTakeover(t *testing.T) {
-	other, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	defer other.Close()
 	inUse, free := netip.MustParseAddrPort(other.LocalAddr().String()), netip.MustParseAddrPort("127.0.0.1:0")
 	reply := func(rcode int) func(context.Context, *dns.Msg) (*dns.Msg, error) {

@@ -26,6 +26,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/zone"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestForwarder_HostFileChanged: the servers in the host's file are used from the first
@@ -33,12 +34,8 @@ import (
 func TestForwarder_HostFileChanged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "resolv.conf")
 	write := func(text string) {
-		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(path+".new", path); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path+".new", []byte(text), 0o600))
+		must.Succeed(t, os.Rename(path+".new", path))
 	}
 	write("nameserver 192.0.2.1\nnameserver 192.0.2.1%lo\n")
 	var log logbuffer.Buffer
@@ -136,11 +133,8 @@ func TestNewServer_CacheSize(t *testing.T) {
 // newTestServer returns a server that forwards nothing.
 func newTestServer(t *testing.T, limits dnsserver.Limits) *server {
 	t.Helper()
-	s, err := newServer(dnsserver.Config{Domain: fqdn.Join(fqdn.Root, "cluster", "local"), Limits: limits},
-		prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newServer(dnsserver.Config{Domain: fqdn.Join(fqdn.Root, "cluster", "local"), Limits: limits},
+		prometheus.NewRegistry(), slog.New(slog.DiscardHandler)))(t)
 	return s
 }
 
@@ -155,10 +149,7 @@ func put(s *server, name string, generation cache.Generation) {
 // TestNames_Ready: a server without names is not ready, one with stale names is.
 func TestNames_Ready(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		z, err := zone.New(zone.Config{Domain: "cluster.local."})
-		if err != nil {
-			t.Fatal(err)
-		}
+		z := must.Get(zone.New(zone.Config{Domain: "cluster.local."}))(t)
 		status := cluster.Status{Resource: "services", Err: errors.New("connection refused")}
 		s := names{zone: z, status: func() []cluster.Status { return []cluster.Status{status} }}
 		check := func(want string) {

@@ -19,6 +19,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/install"
 	agent "github.com/dnsconfigurer/dnsconfigurer/internal/node"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/shim"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 const (
@@ -73,9 +74,7 @@ func (n node) write(t testing.TB) install.Root {
 // writeTo writes the files below root.
 func (n node) writeTo(t testing.TB, root string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Join(root, "run"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.MkdirAll(filepath.Join(root, "run"), 0o755))
 	for name, text := range n.with(node{"/var/run": "-> /run"}) {
 		path := filepath.Join(root, name)
 		err := os.MkdirAll(filepath.Dir(path), 0o755)
@@ -94,7 +93,7 @@ func (n node) writeTo(t testing.TB, root string) {
 func read(t *testing.T, root install.Root) node {
 	t.Helper()
 	n := node{}
-	err := filepath.WalkDir(string(root), func(path string, e fs.DirEntry, err error) error {
+	must.Succeed(t, filepath.WalkDir(string(root), func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
@@ -106,10 +105,7 @@ func read(t *testing.T, root install.Root) node {
 		text, err := os.ReadFile(path)
 		n[name] = string(text)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return n
 }
 
@@ -150,9 +146,7 @@ func TestInstall_Uninstall(t *testing.T) {
 			root := tt.node.write(t)
 			before := read(t, root)
 			i := installer(root)
-			if err := i.Install(t.Context(), io.Discard); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, i.Install(t.Context(), io.Discard))
 			after := read(t, root)
 			if !strings.Contains(after[tt.path], tt.want) {
 				t.Errorf("%s:\n%s\nwant a line with %s", tt.path, after[tt.path], tt.want)
@@ -260,9 +254,7 @@ func TestInstall_Undone(t *testing.T) {
 		// The directory of the second file cannot be created once the units are enabled.
 		script := "#!/bin/sh\necho \"$2\" >>" + dir + "/calls\n[ \"$2\" = enable ] && : >" + string(root) +
 			"/etc/kubelet.d\n[ \"$2\" != " + tt.failed + " ]\n"
-		if err := os.WriteFile(i.Systemctl.Program, []byte(script), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(i.Systemctl.Program, []byte(script), 0o700))
 		if err := i.Install(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v, want %s", err, tt.want)
 		}
@@ -281,9 +273,7 @@ func TestUninstall_Systemctl(t *testing.T) {
 	root := kubeadmNode.write(t)
 	before := read(t, root)
 	i := installer(root)
-	if err := i.Install(t.Context(), io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, i.Install(t.Context(), io.Discard))
 	i.Systemctl.Program = "false"
 	const want = "configured without the shim, but the shim is not stopped: run dnsconfigurer uninstall again: systemctl --root="
 	if _, err := uninstall(t, i); err == nil || !strings.Contains(err.Error(), want) {
@@ -306,9 +296,7 @@ func systemctlLog(t *testing.T) (install.Systemctl, string) {
 	t.Helper()
 	dir := t.TempDir()
 	program, calls := filepath.Join(dir, "systemctl"), filepath.Join(dir, "calls")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\necho \"$1\" >>"+calls+"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(program, []byte("#!/bin/sh\necho \"$1\" >>"+calls+"\n"), 0o700))
 	return install.Systemctl{Program: program}, calls
 }
 
@@ -379,10 +367,7 @@ func TestNode_Links(t *testing.T) {
 		"/socket":                "-> " + outside,
 		"/var/lib/dnsconfigurer": "-> " + outside,
 	}.write(t)
-	n, err := install.Node{Root: root, Config: "/etc/dnsconfigurer/shim.yaml"}.Installer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(install.Node{Root: root, Config: "/etc/dnsconfigurer/shim.yaml"}.Installer())(t)
 	if began, err := n.StartBypass(t.Context(), "maintenance"); err != nil || !began {
 		t.Fatalf("began %v, %v", began, err)
 	}
@@ -416,9 +401,7 @@ func FuzzReadKubelet(f *testing.F) {
 	write := func(t *testing.T, name, text string) {
 		t.Helper()
 		path := filepath.Join(string(root), name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)))
 	}
 	f.Fuzz(func(t *testing.T, dropIn, environment, configuration string) {
 		write(t, kubeadm, dropIn)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/install"
 	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // systemctlScript keeps the process ID of a kubelet in the file pid of its directory, and appends the other
@@ -69,9 +70,7 @@ func newFakeSystemd(t *testing.T, root install.Root) fakeSystemd {
 
 func (f fakeSystemd) set(name, text string) {
 	f.t.Helper()
-	if err := os.WriteFile(filepath.Join(f.dir, name), []byte(text), 0o700); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, os.WriteFile(filepath.Join(f.dir, name), []byte(text), 0o700))
 }
 
 func (f fakeSystemd) run(name string, args ...string) {
@@ -84,10 +83,7 @@ func (f fakeSystemd) run(name string, args ...string) {
 // calls reports whether systemctl was called with a command since the last call of calls.
 func (f fakeSystemd) calls(command string) bool {
 	f.t.Helper()
-	text, err := os.ReadFile(filepath.Join(f.dir, "calls"))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(f.dir, "calls")))(f.t)
 	f.set("calls", "")
 	for line := range strings.Lines(string(text)) {
 		if strings.TrimSpace(line) == command {
@@ -145,9 +141,7 @@ func TestUninstall_Restart(t *testing.T) {
 			systemd := newFakeSystemd(t, root)
 			before := read(t, root)
 			i := runningInstaller(root, systemd)
-			if err := i.Install(t.Context(), io.Discard); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, i.Install(t.Context(), io.Discard))
 			systemd.run("systemctl", "restart") // uses the shim
 			systemd.calls("")                   // forget the calls of the installation
 			for call := range 3 {
@@ -171,9 +165,7 @@ func TestUninstall_Unclear(t *testing.T) {
 	root := kubeadmNode.write(t)
 	systemd := newFakeSystemd(t, root)
 	i := runningInstaller(root, systemd)
-	if err := i.Install(t.Context(), io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, i.Install(t.Context(), io.Discard))
 	systemd.run("stop")
 	systemd.set("pid", "2147483647\n") // is not the ID of a process
 	defer systemd.set("pid", "0\n")
@@ -263,7 +255,7 @@ func changeNode(t *testing.T, call string, root install.Root) {
 func tree(t *testing.T, root install.Root) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	err := filepath.WalkDir(string(root), func(path string, e fs.DirEntry, err error) error {
+	must.Succeed(t, filepath.WalkDir(string(root), func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -272,10 +264,7 @@ func tree(t *testing.T, root install.Root) map[string]string {
 			all[path] = info.Mode().String()
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for path, text := range read(t, root) {
 		all[filepath.Join(string(root), path)] += " " + text
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 const serverConfiguration = `apiVersion: dnsconfigurer.dev/v1alpha1
@@ -166,10 +167,7 @@ func TestServer_RuntimeLost(t *testing.T) {
 		t.Helper()
 		announced := time.Now()
 		await(t, func() bool {
-			status, err := s.client.Status(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			status := must.Get(s.client.Status(t.Context()))(t)
 			decided := s.count("unchanged", hostText) == 1
 			if !decided && time.Since(announced) > time.Second { // the agent has not read the manifest in time
 				announced = time.Now()
@@ -190,10 +188,7 @@ func TestServer_RuntimeLost(t *testing.T) {
 // serves its relay, and its log names the field.
 func TestServer_StatusSocketInUse(t *testing.T) {
 	s := prepareServerTest(t, serverConfiguration, nil)
-	other, err := cri.Listen(s.client.Socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(cri.Listen(s.client.Socket))(t)
 	defer other.Close()
 	log := new(logbuffer.Buffer)
 	s.start(log)
@@ -246,18 +241,14 @@ func (s *serverTest) connect() {
 func (s *serverTest) write(name, text string) {
 	s.Helper()
 	path := filepath.Join(s.dir, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)))
 }
 
 // send sends events of the relay.
 func (s *serverTest) send(events ...podfile.Event) {
 	s.Helper()
 	for _, e := range events {
-		if err := podfile.Write(s.relay, e); err != nil {
-			s.Fatal(err)
-		}
+		must.Succeed(s, podfile.Write(s.relay, e))
 	}
 }
 
@@ -282,10 +273,7 @@ func (s *serverTest) announceNew(pods int) {
 // count returns the number of pods with an outcome and without drift whose files have the DNS of a text.
 func (s *serverTest) count(outcome, text string) (n int) {
 	s.Helper()
-	list, err := s.client.Pods(s.Context(), "")
-	if err != nil {
-		s.Fatal(err)
-	}
+	list := must.Get(s.client.Pods(s.Context(), ""))(s)
 	want := resolvconf.Parse(text).Config()
 	for _, p := range list.Pods {
 		if p.Outcome == outcome && p.Drift == "" && resolvconf.Parse(p.Actual).Config().Equal(want) {
@@ -299,10 +287,7 @@ func (s *serverTest) count(outcome, text string) (n int) {
 func (s *serverTest) start(out io.Writer) {
 	s.Helper()
 	source := AgentKind().FromFile(filepath.Join(s.dir, "agent.yaml"))
-	c, err := source.Load()
-	if err != nil {
-		s.Fatal(err)
-	}
+	c := must.Get(source.Load())(s)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	p := daemon.Process{Version: "test", Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(out, nil))}

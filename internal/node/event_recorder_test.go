@@ -28,6 +28,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cluster"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // eventAPI is an API server without a socket that records its requests.
@@ -78,11 +79,8 @@ func (a *eventAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 // newReporter returns a reporter that sends to api and logs warnings.
 func newReporter(t *testing.T, api *eventAPI, log io.Writer) *Reporter {
 	t.Helper()
-	c, err := cluster.NewClient(&rest.Config{Host: "http://api.invalid", QPS: -1, Transport: api},
-		corev1.SchemeGroupVersion, &corev1.Event{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(cluster.NewClient(&rest.Config{Host: "http://api.invalid", QPS: -1, Transport: api},
+		corev1.SchemeGroupVersion, &corev1.Event{}))(t)
 	return NewReporter(c, "worker", NewDrops(prometheus.NewRegistry()),
 		slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})))
 }

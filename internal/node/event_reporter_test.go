@@ -25,6 +25,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/hostresolv"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestReportRefresh checks which results are events on the pod.
@@ -67,9 +68,7 @@ func TestReportRefresh(t *testing.T) {
 func TestSendNode(t *testing.T) {
 	api := &eventAPI{}
 	c := newReporter(t, api, io.Discard).events.client
-	if err := SendNode(t.Context(), c, "node1", corev1.EventTypeWarning, ReasonBypassBegan, strings.Repeat("x", 5000)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, SendNode(t.Context(), c, "node1", corev1.EventTypeWarning, ReasonBypassBegan, strings.Repeat("x", 5000)))
 	if want := []string{"POST /api/v1/namespaces/default/events"}; !slices.Equal(api.requests, want) {
 		t.Errorf("%q, want %q", api.requests, want)
 	}
@@ -179,9 +178,7 @@ func TestReporter_LargePods(t *testing.T) {
 func TestFollowHost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "resolv.conf")
 	write := func(text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	synctest.Test(t, func(t *testing.T) {
 		api := &eventAPI{}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // serve serves s until the test ends, and returns a client.
@@ -26,10 +27,7 @@ func serve(t *testing.T, s *StatusServer) StatusClient {
 		t.Fatal(err)
 	}
 	socket := filepath.Join(dir, "socket")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("unix", socket))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, l) }()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestReadKubelet_DropIns reads the directory of --config-dir in the kubelet's order, and notices
@@ -23,19 +24,13 @@ func TestReadKubelet_DropIns(t *testing.T) {
 	writeKubelet := func(name, fields string) {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path,
-			[]byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"+fields), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must.Succeed(t, os.WriteFile(path,
+			[]byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"+fields), 0o600))
 	}
 	shim := "apiVersion: dnsconfigurer.dev/v1alpha1\nkind: ShimConfiguration\n" +
 		"node: {kubeletConfig: kubelet.yaml, kubeletConfigDir: kubelet.d, nodeName: worker}\n"
-	if err := os.WriteFile(filepath.Join(dir, "shim.yaml"), []byte(shim), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "shim.yaml"), []byte(shim), 0o600))
 	writeKubelet("kubelet.yaml", "clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\nresolvConf: r\n")
 	writeKubelet("kubelet.d/20-dns.conf", "clusterDNS: [192.0.2.20]\n")
 	writeKubelet("kubelet.d/10-dns.conf", "clusterDNS: [192.0.2.10]\nclusterDomain: ten.example\n")
@@ -70,9 +65,7 @@ func TestReadKubelet_DropIns(t *testing.T) {
 		t.Error("a file that changes is not noticed")
 	}
 	expect("[192.0.2.51] sub.example /etc/resolv.conf")
-	if err := os.RemoveAll(filepath.Join(dir, "kubelet.d")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.RemoveAll(filepath.Join(dir, "kubelet.d")))
 	if _, err := source.Load(); err == nil { // as the kubelet
 		t.Error("without the directory: no error")
 	}
@@ -83,9 +76,7 @@ func TestReadKubelet_DropIns(t *testing.T) {
 func TestReadKubelet_RelativePath(t *testing.T) {
 	t.Chdir(t.TempDir())
 	text := []byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nresolvConf: r\n")
-	if err := errors.Join(os.Mkdir("node", 0o700), os.WriteFile("node/kubelet.yaml", text, 0o600), os.Mkdir("empty", 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.Mkdir("node", 0o700), os.WriteFile("node/kubelet.yaml", text, 0o600), os.Mkdir("empty", 0o700)))
 	for _, dir := range []string{"", "empty"} {
 		c := v1alpha1.NodeConfiguration{KubeletConfig: "node/kubelet.yaml", KubeletConfigDir: dir}
 		if n, err := readKubelet(noSource(), c); err != nil || n.ResolvConf != "node/r" {
@@ -99,9 +90,7 @@ func noSource() *config.Source[explained] { return explainedKind(Node{}).FromFil
 // TestReadKubelet_Size: the files of the kubelet have at most config.MaxFile bytes.
 func TestReadKubelet_Size(t *testing.T) {
 	large := filepath.Join(t.TempDir(), "large.conf")
-	if err := os.WriteFile(large, make([]byte, config.MaxFile+1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(large, make([]byte, config.MaxFile+1), 0o600))
 	_, kubeletErr := readKubelet(noSource(), v1alpha1.NodeConfiguration{KubeletConfig: large})
 	_, dropInErr := readKubelet(noSource(), v1alpha1.NodeConfiguration{KubeletConfigDir: filepath.Dir(large)})
 	for prefix, err := range map[string]error{"the kubelet's configuration: ": kubeletErr, "reading the kubelet's drop-ins: ": dropInErr} {
@@ -117,9 +106,7 @@ func TestReadKubelet_Size(t *testing.T) {
 func TestFlags_HostAssumed(t *testing.T) {
 	kubelet := filepath.Join(t.TempDir(), "kubelet.yaml")
 	text := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
-	if err := os.WriteFile(kubelet, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(kubelet, []byte(text), 0o600))
 	for _, tt := range []struct {
 		args []string
 		want bool
@@ -133,9 +120,7 @@ func TestFlags_HostAssumed(t *testing.T) {
 		var f Flags
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 		f.Register(flags)
-		if err := flags.Parse(tt.args); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, flags.Parse(tt.args))
 		node, err := f.Load()
 		if err != nil || node.HostAssumed != tt.want {
 			t.Errorf("%q: %v, want %v, %v", tt.args, node.HostAssumed, tt.want, err)

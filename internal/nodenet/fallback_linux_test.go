@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
 )
 
@@ -44,14 +45,8 @@ func newNode(t *testing.T) *node {
 // serve replies to each packet, and to each connection, with a text, unless hangs is set.
 func serve(t *testing.T, addr netip.AddrPort, text string, hangs *atomic.Bool) {
 	t.Helper()
-	packets, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
-	connections, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	packets := must.Get(net.ListenUDP("udp", net.UDPAddrFromAddrPort(addr)))(t)
+	connections := must.Get(net.ListenTCP("tcp", net.TCPAddrFromAddrPort(addr)))(t)
 	t.Cleanup(func() { packets.Close(); connections.Close() })
 	isAlive := func() bool { return hangs == nil || !hangs.Load() }
 	go func() {
@@ -136,14 +131,9 @@ func TestSetFallback(t *testing.T) {
 	n := newNode(t)
 	n.expect("cache")
 	servers := []netip.AddrPort{netip.MustParseAddrPort("10.244.2.2:53"), netip.MustParseAddrPort("10.244.3.2:53")}
-	if err := SetFallback([]netip.AddrPort{cacheAddr}, servers); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, SetFallback([]netip.AddrPort{cacheAddr}, servers))
 	n.expect("server")
-	rules, err := Install([]Address{{cacheAddr, true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := must.Get(Install([]Address{{cacheAddr, true}}))(t)
 	n.expect("server") // no reply, no lease
 	renew(t)
 	for range 3 {
@@ -163,9 +153,7 @@ func TestSetFallback(t *testing.T) {
 	n.expect("cache")
 	rules.Remove() // as the death of the process does
 	n.expect("server")
-	if err := SetFallback(nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, SetFallback(nil, nil))
 	n.expect("cache")
 	if got := ruleset(t); got != "" {
 		t.Errorf("rules are left:\n%s", got)
@@ -175,10 +163,7 @@ func TestSetFallback(t *testing.T) {
 // renew sends a probe to the node cache that grants the lease.
 func renew(t *testing.T) {
 	t.Helper()
-	c, err := ProbeDialer(true).DialContext(t.Context(), "udp", cacheAddr.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(ProbeDialer(true).DialContext(t.Context(), "udp", cacheAddr.String()))(t)
 	defer c.Close()
 	_, _ = c.Write([]byte("probe"))
 	_ = c.SetDeadline(time.Now().Add(time.Second))
@@ -195,9 +180,7 @@ func TestSetFallback_Spread(t *testing.T) {
 	servers := []netip.AddrPort{
 		netip.MustParseAddrPort("10.244.2.2:53"), netip.MustParseAddrPort("10.244.3.2:53"), netip.MustParseAddrPort("[fd00::2]:53"),
 	}
-	if err := SetFallback([]netip.AddrPort{cacheAddr, netip.MustParseAddrPort("[fd00:20::10]:53")}, servers); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, SetFallback([]netip.AddrPort{cacheAddr, netip.MustParseAddrPort("[fd00:20::10]:53")}, servers))
 	got := ruleset(t)
 	for _, want := range []string{
 		"ip daddr 169.254.20.10 udp dport 53 numgen random mod 2 0 dnat ip to 10.244.2.2:53",

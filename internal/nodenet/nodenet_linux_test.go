@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/netns"
 )
 
@@ -34,9 +35,7 @@ func enterNamespace(t *testing.T) {
 		t.Skip("needs root for a network namespace")
 	}
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-	if err := syscall.Unshare(syscall.CLONE_NEWNET); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, syscall.Unshare(syscall.CLONE_NEWNET))
 }
 
 // TestEnsure_Loopback assigns addresses to the loopback twice. Afterwards it is up, has each
@@ -53,10 +52,7 @@ func TestEnsure_Loopback(t *testing.T) {
 	if err != nil || lo.Flags&net.FlagUp == 0 {
 		t.Fatalf("%v, %v", lo, err)
 	}
-	assigned, err := lo.Addrs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assigned := must.Get(lo.Addrs())(t)
 	for _, addr := range addrs {
 		want := netip.PrefixFrom(addr, addr.BitLen()).String()
 		if n := len(slices.DeleteFunc(slices.Clone(assigned), func(a net.Addr) bool { return a.String() != want })); n != 1 {
@@ -73,9 +69,7 @@ func TestEnsure_Loopback(t *testing.T) {
 
 func TestEnsure_OtherType(t *testing.T) {
 	enterNamespace(t)
-	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "eth1"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "eth1"}))
 	_, failed := Interface{Name: "eth0", Addrs: []netip.Addr{addr}}.Ensure()
 	if err := failed[addr]; err == nil || !strings.Contains(err.Error(), "interface eth0 is of type veth, want dummy") {
 		t.Error(err)
@@ -108,10 +102,7 @@ func TestInterface_Restored(t *testing.T) {
 		fmt.Sprint(restored) != "[interface dnsconfigurer0 state dnsconfigurer0 address 169.254.20.10]" {
 		t.Fatal(restored, failed)
 	}
-	socket, err := net.ListenPacket("udp", netip.AddrPortFrom(addr, 53).String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	socket := must.Get(net.ListenPacket("udp", netip.AddrPortFrom(addr, 53).String()))(t)
 	defer socket.Close()
 	socket.SetReadDeadline(time.Now().Add(time.Minute))
 	changes, ended := make(chan struct{}, 100), make(chan error)
@@ -132,10 +123,7 @@ func TestInterface_Restored(t *testing.T) {
 			t.Errorf("%s: restored %v, want %s; %v", tt.command, restored, tt.want, failed)
 		}
 		netns.Run(t, "ip link set lo up") // the way from the host to its own addresses
-		client, err := net.Dial("udp", socket.LocalAddr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := must.Get(net.Dial("udp", socket.LocalAddr().String()))(t)
 		if _, err := client.Write([]byte(tt.command)); err != nil {
 			t.Error(err)
 		}
@@ -190,10 +178,7 @@ func TestInstall_Rules(t *testing.T) {
 		return
 	}
 	addrs := []Address{{netip.MustParseAddrPort("10.96.0.10:53"), false}, {netip.MustParseAddrPort("[fd00:10::a]:1053"), true}}
-	first, err := Install(addrs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(Install(addrs))(t)
 	defer first.Remove()
 	const want = `	flags owner
 
@@ -234,10 +219,7 @@ func TestInstall_Rules(t *testing.T) {
 	}
 
 	// Each instance has a table, which other processes cannot remove.
-	second, err := Install(addrs[:1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := must.Get(Install(addrs[:1]))(t)
 	netns.Run(t, "nft flush ruleset")
 	if out, err := exec.Command("nft", "delete", "table", "inet", first.table).CombinedOutput(); err == nil ||
 		!strings.Contains(string(out), "Operation not permitted") {
@@ -275,9 +257,7 @@ func TestInstall_Crash(t *testing.T) {
 	}
 	const crash = "DNSCONFIGURER_TEST_CRASH"
 	if os.Getenv(crash) != "" {
-		if _, err := Install([]Address{{netip.MustParseAddrPort("10.96.0.10:53"), false}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(Install([]Address{{netip.MustParseAddrPort("10.96.0.10:53"), false}}))(t)
 		fmt.Print(ruleset(t))
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 	}
@@ -314,9 +294,7 @@ func BenchmarkRules(b *testing.B) {
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, unix.Unshare(unix.CLONE_NEWNET))
 			netns.Run(b, "ip link set lo up", "ip address add "+addr.Addr().String()+"/32 dev lo", "nft add table ip kube-proxy",
 				"nft add chain ip kube-proxy services { type nat hook prerouting priority -100 ; }",
 				"nft add rule ip kube-proxy services ip daddr 10.96.0.1 tcp dport 443 dnat to 10.244.0.3:6443")
@@ -324,19 +302,12 @@ func BenchmarkRules(b *testing.B) {
 			server, client := bind(b, addr), -1
 			pod.Do(func() { client = bind(b, netip.MustParseAddrPort(pod.Addr+":5353")) })
 			if bb.rules != nil {
-				rules, err := Install(bb.rules)
-				if err != nil {
-					b.Fatal(err)
-				}
+				rules := must.Get(Install(bb.rules))(b)
 				defer rules.Remove()
 			}
-			if err := unix.SetsockoptInt(server, unix.SOL_SOCKET, unix.SO_MARK, grantMark); err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, unix.SetsockoptInt(server, unix.SOL_SOCKET, unix.SO_MARK, grantMark))
 			exchange(b, server, server, addr) // begins the lease
-			if err := unix.SetsockoptInt(server, unix.SOL_SOCKET, unix.SO_MARK, 0); err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, unix.SetsockoptInt(server, unix.SOL_SOCKET, unix.SO_MARK, 0))
 			for b.Loop() {
 				exchange(b, client, server, addr)
 			}

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // agent is the other end of a link.
@@ -35,10 +36,7 @@ type agent struct {
 func newRelay(t *testing.T) (*plugin, net.Listener) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "a.sock")
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("unix", path))(t)
 	log := slog.New(slog.DiscardHandler)
 	p := &plugin{
 		link: &podfile.Link{Socket: path, Log: log}, log: log,
@@ -62,10 +60,7 @@ func newRelay(t *testing.T) (*plugin, net.Listener) {
 // accept returns the next connection of a relay.
 func accept(t *testing.T, l net.Listener) agent {
 	t.Helper()
-	conn, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(l.Accept())(t)
 	t.Cleanup(func() { conn.Close() })
 	return agent{conn, json.NewDecoder(conn)}
 }
@@ -96,9 +91,7 @@ func (a agent) next(t *testing.T, kind podfile.Kind) (e podfile.Event) {
 
 func (a agent) acknowledge(t *testing.T, e podfile.Event) {
 	t.Helper()
-	if err := podfile.Write(a, podfile.Ack{Sequence: e.Sequence}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, podfile.Write(a, podfile.Ack{Sequence: e.Sequence}))
 }
 
 func pod(id string) *api.PodSandbox {
@@ -120,9 +113,7 @@ func TestPlugin_Events(t *testing.T) {
 	p, l := newRelay(t)
 	a := acceptWithoutRuntime(t, l)
 	ctx := t.Context()
-	if err := p.RunPodSandbox(ctx, pod("a")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.RunPodSandbox(ctx, pod("a")))
 	e := a.next(t, podfile.Started)
 	if s := e.Sandbox; s.ID != "a" || s.Namespace != "shop" || s.Name != "web" || s.UID != "u-a" ||
 		s.HostNetwork || len(s.Annotations) != 1 {
@@ -164,11 +155,9 @@ func TestPlugin_Predecessor(t *testing.T) {
 	a := acceptWithoutRuntime(t, l)
 	successor := pod("b")
 	successor.Uid = "u-a"
-	if _, err := p.Synchronize(t.Context(), []*api.PodSandbox{pod("a"), successor, pod("c")}, []*api.Container{
+	must.Get(p.Synchronize(t.Context(), []*api.PodSandbox{pod("a"), successor, pod("c")}, []*api.Container{
 		container("b", "/x/b/userdata/resolv.conf"),
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	a.next(t, podfile.Reset)
 	kinds := map[string]podfile.Kind{}
 	p.mu.Lock()
@@ -194,9 +183,7 @@ func TestPlugin_Lost(t *testing.T) {
 	connection, end := context.WithCancel(t.Context())
 	synchronize := func() {
 		t.Helper()
-		if _, err := p.Synchronize(connection, []*api.PodSandbox{pod("a")}, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(p.Synchronize(connection, []*api.PodSandbox{pod("a")}, nil))(t)
 		a.next(t, podfile.Reset)
 		a.next(t, podfile.Started)
 	}
@@ -219,9 +206,7 @@ func TestPlugin_Lost(t *testing.T) {
 // announced as the first one. Others may have exited, which runtimes do not list.
 func TestPlugin_Exited(t *testing.T) {
 	p, _ := newRelay(t)
-	if _, err := p.Synchronize(t.Context(), []*api.PodSandbox{pod("a")}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(p.Synchronize(t.Context(), []*api.PodSandbox{pod("a")}, nil))(t)
 	if e := p.creating(pod("a"), "/x/sandboxes/a/resolv.conf"); e.First {
 		t.Errorf("%+v", e)
 	}
@@ -231,11 +216,9 @@ func TestPlugin_Exited(t *testing.T) {
 func TestPlugin_Reconnect(t *testing.T) {
 	p, l := newRelay(t)
 	first := acceptWithoutRuntime(t, l)
-	if _, err := p.Synchronize(t.Context(), []*api.PodSandbox{pod("a")}, []*api.Container{
+	must.Get(p.Synchronize(t.Context(), []*api.PodSandbox{pod("a")}, []*api.Container{
 		container("a", "/x/a/userdata/resolv.conf"), container("unknown", "/x/unknown/userdata/resolv.conf"),
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for range 2 {
 		first.next(t, podfile.Reset)
 		if e := first.next(t, podfile.Running); e.Path != "/x/a/userdata/resolv.conf" || e.Sandbox.ID != "a" {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/podfile"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // newServer returns a relay, and the listeners of its runtime and of its agent.
@@ -23,10 +24,7 @@ func newServer(t *testing.T) (s *Server, runtime, agent net.Listener) {
 	t.Helper()
 	directory := t.TempDir()
 	listen := func(name string) net.Listener {
-		l, err := net.Listen("unix", filepath.Join(directory, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(net.Listen("unix", filepath.Join(directory, name)))(t)
 		t.Cleanup(func() { l.Close() })
 		return l
 	}
@@ -78,24 +76,14 @@ func TestServer_RuntimeLost(t *testing.T) {
 		}
 	}()
 	a := accept(t, agents)
-	if err := a.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.SetDeadline(time.Now().Add(2*time.Minute)))
 	a.next(t, podfile.Reset)
 	a.next(t, podfile.Unsynchronized)
 	for range 2 {
 		a.acknowledge(t, a.next(t, podfile.Registering))
-		conn, err := runtimes.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := acceptPlugin(conn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.synchronize(pod("a")); err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(runtimes.Accept())(t)
+		r := must.Get(acceptPlugin(conn))(t)
+		must.Succeed(t, r.synchronize(pod("a")))
 		a.next(t, podfile.Reset)
 		a.next(t, podfile.Started)
 		a.next(t, podfile.Synchronized)

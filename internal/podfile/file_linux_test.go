@@ -22,6 +22,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/debian"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 const (
@@ -34,18 +35,13 @@ const (
 func newFile(t *testing.T, directory, text string) (path string) {
 	t.Helper()
 	path = filepath.Join(directory, sandbox, "resolv.conf")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)))
 	return path
 }
 
 func openFile(t *testing.T, directory, path string) *File {
 	t.Helper()
-	f, err := Open([]string{"/nonexistent", directory}, sandbox, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(Open([]string{"/nonexistent", directory}, sandbox, path))(t)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -95,20 +91,13 @@ func TestCreate(t *testing.T) {
 	if _, err := Create([]string{directory}, sandbox, path); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a file that exists: %v", err)
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	f, err := Create([]string{directory}, sandbox, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(path))
+	f := must.Get(Create([]string{directory}, sandbox, path))(t)
 	f.Close()
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o644 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.RemoveAll(filepath.Dir(path)))
 	if _, err := Create([]string{directory}, sandbox, path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a sandbox that was removed: %v", err)
 	}
@@ -132,13 +121,8 @@ func TestIsAsCreated(t *testing.T) {
 			directory := t.TempDir()
 			path := newFile(t, directory, "")
 			time.Sleep(creationTime + 10*time.Millisecond)
-			if err := c.change(path); err != nil {
-				t.Fatal(err)
-			}
-			f, err := Open([]string{directory}, sandbox, path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.change(path))
+			f := must.Get(Open([]string{directory}, sandbox, path))(t)
 			defer f.Close()
 			if got := f.IsAsCreated(); got != c.want {
 				t.Errorf("got %t, want %t", got, c.want)
@@ -189,9 +173,7 @@ func TestOpen_Foreign(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := errors.Join(os.RemoveAll(directory), os.MkdirAll(filepath.Dir(path), 0o755), create()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, errors.Join(os.RemoveAll(directory), os.MkdirAll(filepath.Dir(path), 0o755), create()))
 			if f, err := Open([]string{directory}, sandbox, path); err == nil {
 				t.Error("no error")
 				f.Close()
@@ -210,9 +192,7 @@ func TestOpen_Path(t *testing.T) {
 	directory := t.TempDir()
 	newFile(t, directory, kubeletText)
 	nested := filepath.Join(directory, sandbox, "userdata", "resolv.conf")
-	if err := errors.Join(os.Mkdir(filepath.Dir(nested), 0o755), os.WriteFile(nested, []byte(kubeletText), 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.Mkdir(filepath.Dir(nested), 0o755), os.WriteFile(nested, []byte(kubeletText), 0o644)))
 	for _, c := range []struct {
 		sandbox, path string
 		ok            bool
@@ -264,9 +244,7 @@ func mountTmpfs(t *testing.T, size string) string {
 		t.Skip("needs root to mount a file system")
 	}
 	directory := t.TempDir()
-	if err := unix.Mount("tmpfs", directory, "tmpfs", 0, "size="+size); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unix.Mount("tmpfs", directory, "tmpfs", 0, "size="+size))
 	t.Cleanup(func() {
 		if err := unix.Unmount(directory, unix.MNT_DETACH); err != nil {
 			t.Error(err)
@@ -279,9 +257,7 @@ func mountTmpfs(t *testing.T, size string) string {
 func TestReplace_ReadOnly(t *testing.T) {
 	directory := mountTmpfs(t, "64k")
 	path := newFile(t, directory, kubeletText)
-	if err := unix.Mount("", directory, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unix.Mount("", directory, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	if _, err := Open([]string{directory}, sandbox, path); !errors.Is(err, unix.EROFS) {
 		t.Errorf("got %v, want %v", err, unix.EROFS)
 	}
@@ -333,16 +309,11 @@ func replacements(t *testing.T, check func(known map[string]bool, old []byte, te
 	for _, before := range all {
 		written, err1 := compose([]byte(before), []byte(kubeletText), []byte(kubeletText), false)
 		restored, err2 := compose([]byte(before), []byte(before), written[len(written)-1], true)
-		if err := errors.Join(err1, err2); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(err1, err2))
 		for _, after := range all {
 			cut, last := []byte(strings.TrimSuffix(before, "\n")), len(written)-1
 			for _, old := range [][]byte{written[last], restored[last], []byte(before), cut} {
-				texts, err := compose([]byte(after), []byte(kubeletText), old, false)
-				if err != nil {
-					t.Fatal(err)
-				}
+				texts := must.Get(compose([]byte(after), []byte(kubeletText), old, false))(t)
 				check(knownLines(before, after, string(old)), old, texts)
 			}
 		}
@@ -445,10 +416,7 @@ func TestReplace_Killed(t *testing.T) {
 		return
 	}
 	debian.Install(t, "strace", "strace")
-	texts, err := compose([]byte(firstDNS), []byte(kubeletText), []byte(kubeletText), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	texts := must.Get(compose([]byte(firstDNS), []byte(kubeletText), []byte(kubeletText), false))(t)
 	for written := range texts {
 		directory := t.TempDir()
 		path := newFile(t, directory, kubeletText)
@@ -519,17 +487,13 @@ func (s fileSystem) mount(t *testing.T) (directory string) {
 	case s.pkg != "":
 		debian.Install(t, "mkfs."+s.name, s.pkg)
 		disk := filepath.Join(t.TempDir(), "disk")
-		if err := errors.Join(os.WriteFile(disk, nil, 0o600), os.Truncate(disk, s.size)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(os.WriteFile(disk, nil, 0o600), os.Truncate(disk, s.size)))
 		run(t, "mkfs."+s.name, "-q", disk)
 		run(t, "mount", "-o", "loop", disk, directory)
 	case s.name == "overlay":
 		base := mountTmpfs(t, "4m")
 		for _, name := range []string{"lower", "upper", "work"} {
-			if err := os.Mkdir(filepath.Join(base, name), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.Mkdir(filepath.Join(base, name), 0o755))
 		}
 		options := strings.ReplaceAll("lowerdir=BASE/lower,upperdir=BASE/upper,workdir=BASE/work", "BASE", base)
 		run(t, "mount", "-t", s.name, s.name, "-o", options, directory)
@@ -553,9 +517,7 @@ func replaceAndCreate(t *testing.T, directory string) {
 	t.Helper()
 	const owner, mode = 1 << 17, 0o640
 	path := newFile(t, directory, kubeletText)
-	if err := errors.Join(os.Chown(path, owner, owner), os.Chmod(path, mode)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.Chown(path, owner, owner), os.Chmod(path, mode)))
 	f := openFile(t, directory, path)
 	for i := range 4 {
 		replaceNext(t, f, i)
@@ -571,9 +533,7 @@ func replaceAndCreate(t *testing.T, directory string) {
 	if text, err := os.ReadFile(path); err != nil || OriginOf(text) != Restored || !parsesAs(text, kubeletText) {
 		t.Errorf("%v, the restored file:\n%s", err, text)
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(path))
 	f, err = Create([]string{directory}, sandbox, path)
 	if err == nil {
 		err = errors.Join(f.Replace(nil, firstDNS, []byte(kubeletText)), f.Close())
@@ -612,9 +572,7 @@ func replaceOnFullDisk(t *testing.T, directory, text string) {
 	case err == nil && OriginOf(got) != Written, err != nil && (!errors.Is(err, unix.ENOSPC) || string(got) != text):
 		t.Errorf("%d bytes on a full disk: %v, the file has %q", len(text), err, got)
 	}
-	if err := os.RemoveAll(filled); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.RemoveAll(filled))
 	replaceNext(t, f, 1)
 }
 
@@ -622,9 +580,7 @@ func replaceOnFullDisk(t *testing.T, directory, text string) {
 func fill(t *testing.T, directory string) (filled string) {
 	t.Helper()
 	filled = filepath.Join(directory, "filled")
-	if err := os.Mkdir(filled, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(filled, 0o755))
 	size := int64(1 << 30)
 	for n := 0; size > 0; n++ {
 		f, err := os.Create(filepath.Join(filled, fmt.Sprint(n)))

@@ -18,16 +18,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // newLink returns a link that runs until t ends, and the listener of its agent.
 func newLink(t *testing.T) (*Link, net.Listener) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "a.sock")
-	agents, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	agents := must.Get(net.Listen("unix", path))(t)
 	l := &Link{Socket: path, Log: slog.New(slog.DiscardHandler)}
 	l.Replay = func(_ context.Context, send func(Event) error) error { return send(Event{Kind: Reset}) }
 	ctx, cancel := context.WithCancel(context.Background())
@@ -46,17 +45,12 @@ func newLink(t *testing.T) (*Link, net.Listener) {
 // accept returns the next connection, and a function that returns its next event. The first one was read.
 func accept(t *testing.T, agents net.Listener) (conn net.Conn, next func() Event) {
 	t.Helper()
-	conn, err := agents.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn = must.Get(agents.Accept())(t)
 	t.Cleanup(func() { conn.Close() })
 	decoder := json.NewDecoder(conn)
 	next = func() (e Event) {
 		t.Helper()
-		if err := decoder.Decode(&e); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, decoder.Decode(&e))
 		return e
 	}
 	if e := next(); e.Kind != Reset {
@@ -100,9 +94,7 @@ func TestLink_Slow(t *testing.T) {
 	conn, next := accept(t, agents)
 	acknowledge := func(e Event) {
 		t.Helper()
-		if err := Write(conn, Ack{Sequence: e.Sequence}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, Write(conn, Ack{Sequence: e.Sequence}))
 	}
 	began := time.Now()
 	if got := ask(); got != TimedOut {
@@ -160,9 +152,7 @@ func TestEvent(t *testing.T) {
 		ID: "a", Namespace: "shop", Name: "web", UID: "u", HostNetwork: true,
 		Annotations: map[string]string{"dnsconfigurer.dev/skip": "true"},
 	}}
-	if err := Write(&b, want); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, Write(&b, want))
 	count := 0
 	if err := Read(&b, func(e Event) error {
 		count++
@@ -213,9 +203,7 @@ func TestEvent_HasExpired(t *testing.T) {
 		var sent Event
 		sent.ExpireAfter(after)
 		var line bytes.Buffer
-		if err := Write(&line, sent); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, Write(&line, sent))
 		if err := Read(&line, func(e Event) error {
 			if got := e.HasExpired(); got != want {
 				t.Errorf("after %v: expired %t, want %t", after, got, want)

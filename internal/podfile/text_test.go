@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 const kubeletText = "search shop.svc.cluster.local svc.cluster.local cluster.local\nnameserver 10.96.0.10\noptions ndots:5\n"
@@ -65,10 +66,7 @@ func TestCompose(t *testing.T) {
 
 // TestOriginOf_Changed changes each byte of a text.
 func TestOriginOf_Changed(t *testing.T) {
-	text, err := composeText("nameserver 10.96.0.10\n", kubeletText, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(composeText("nameserver 10.96.0.10\n", kubeletText, ""))(t)
 	for i := range text {
 		changed := append([]byte(nil), text...)
 		changed[i] ^= 1

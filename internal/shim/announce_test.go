@@ -23,6 +23,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // fakeRuntime is a container runtime with two sandboxes, whose calls may fail.
@@ -74,10 +75,7 @@ type announcerTest struct {
 func newAnnouncerTest(t *testing.T, runtime *fakeRuntime) *announcerTest {
 	a := &announcerTest{T: t, runtime: runtime, log: &logbuffer.Buffer{}}
 	listen := func(name string) net.Listener {
-		l, err := net.Listen("unix", filepath.Join(t.TempDir(), name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(net.Listen("unix", filepath.Join(t.TempDir(), name)))(t)
 		t.Cleanup(func() { l.Close() })
 		return l
 	}
@@ -87,10 +85,7 @@ func newAnnouncerTest(t *testing.T, runtime *fakeRuntime) *announcerTest {
 	runtimeapi.RegisterRuntimeServiceServer(server, a.runtime)
 	go server.Serve(l)
 	t.Cleanup(server.Stop)
-	client, err := cri.NewClient("unix://" + l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(cri.NewClient("unix://" + l.Addr().String()))(t)
 	t.Cleanup(func() { client.Close() })
 	a.announcer = newAnnouncer(a.agents.Addr().String(), client, slog.New(slog.NewTextHandler(a.log, nil)))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -108,14 +103,9 @@ func newAnnouncerTest(t *testing.T, runtime *fakeRuntime) *announcerTest {
 // connect returns the next connection of the announcer, as an agent has it.
 func (a *announcerTest) connect() (conn net.Conn, next func(podfile.Kind) podfile.Event) {
 	a.Helper()
-	conn, err := a.agents.Accept()
-	if err != nil {
-		a.Fatal(err)
-	}
+	conn = must.Get(a.agents.Accept())(a)
 	a.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		a.Fatal(err)
-	}
+	must.Succeed(a, conn.SetDeadline(time.Now().Add(time.Minute)))
 	events := json.NewDecoder(conn)
 	return conn, func(kind podfile.Kind) (e podfile.Event) {
 		a.Helper()

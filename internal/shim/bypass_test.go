@@ -12,15 +12,14 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // serve listens at path and sends its name to every client.
 func serve(t *testing.T, path string) {
 	t.Helper()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
 	l.SetUnlinkOnClose(false)
 	t.Cleanup(func() { l.Close() })
 	go func() {
@@ -37,15 +36,9 @@ func serve(t *testing.T, path string) {
 
 func connect(t *testing.T, path string) string {
 	t.Helper()
-	c, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("unix", path))(t)
 	defer c.Close()
-	name, err := io.ReadAll(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	name := must.Get(io.ReadAll(c))(t)
 	return string(name)
 }
 
@@ -60,9 +53,7 @@ func newBypass(t *testing.T) *Bypass {
 		Socket: filepath.Join(dir, "run/shim.sock"), Runtime: filepath.Join(dir, "runtime.sock"),
 		State: filepath.Join(dir, "state"),
 	}
-	if err := os.Mkdir(filepath.Join(dir, "run"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(filepath.Join(dir, "run"), 0o700))
 	return b
 }
 
@@ -77,9 +68,7 @@ func TestBypass(t *testing.T) {
 		t.Fatal(got)
 	}
 	for range 2 { // a second call keeps the record
-		if err := b.Begin("crashes"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, b.Begin("crashes"))
 		if got := connect(t, b.Socket); got != "runtime.sock" {
 			t.Errorf("during the bypass, %s answers", got)
 		}
@@ -88,9 +77,7 @@ func TestBypass(t *testing.T) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	}
-	if err := b.End(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.End())
 	if r, err := b.Active(); r != nil || err != nil {
 		t.Errorf("after: %v, %v", r, err)
 	}
@@ -119,10 +106,8 @@ func TestBypass_Broken(t *testing.T) {
 	if got := connect(t, b.Socket); got != "runtime.sock" {
 		t.Errorf("%s answers", got)
 	}
-	if err := errors.Join(os.Remove(b.State), os.Mkdir(b.State, 0o700),
-		os.WriteFile(filepath.Join(b.State, "bypass.json"), nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.Remove(b.State), os.Mkdir(b.State, 0o700),
+		os.WriteFile(filepath.Join(b.State, "bypass.json"), nil, 0o600)))
 	if r, err := b.Active(); err != nil || r == nil || r.Since.IsZero() || r.Reason == "" {
 		t.Errorf("an empty record: %+v, %v", r, err)
 	}
@@ -132,9 +117,7 @@ func TestLinkRuntime(t *testing.T) {
 	b := newBypass(t)
 	for _, runtime := range []string{"/run/a.sock", "/run/a.sock", "/run/b.sock"} {
 		b.Runtime = runtime
-		if err := b.LinkRuntime(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, b.LinkRuntime())
 		if got, err := os.Readlink(filepath.Join(b.State, "runtime.sock")); got != runtime {
 			t.Errorf("%s, %v, want %s", got, err, runtime)
 		}
@@ -147,13 +130,9 @@ func TestLinkRuntime(t *testing.T) {
 // TestBypass_Leftovers: the end of a bypass removes the temporary files of calls that were killed.
 func TestBypass_Leftovers(t *testing.T) {
 	b := newBypass(t)
-	if err := b.Begin("crashes"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.Begin("crashes"))
 	leftover := filepath.Join(b.State, ".bypass.json.123")
-	if err := os.WriteFile(leftover, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(leftover, nil, 0o600))
 	if err := b.End(); err != nil {
 		t.Error(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestLoadEndpoints: a flag, the file as far as it can be decoded, the others, the default.
@@ -42,14 +43,10 @@ func TestLoadEndpoints(t *testing.T) {
 		{"unusable http", "http: nonsense\n", nil, nil, Endpoints{v1alpha1.DefaultShimListen, defaultRuntime, ""}},
 	} {
 		path := filepath.Join(t.TempDir(), "shim.yaml")
-		if err := os.WriteFile(path, []byte(tt.file), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(tt.file), 0o600))
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 		source := Kind().FromFlags(flags)
-		if err := flags.Parse(append(tt.flags, "--config", path)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, flags.Parse(append(tt.flags, "--config", path)))
 		if got, err := LoadEndpoints(source, tt.others...); err != nil || got != tt.want {
 			t.Errorf("%s: got %+v, %v, want %+v", tt.name, got, err, tt.want)
 		}
@@ -64,9 +61,7 @@ func TestLogFormat(t *testing.T) {
 		"logFormat: json\nmode: 7\n": "json", "logFormat: xml\n": "text", "logFormat: [": "text", "": "text",
 	} {
 		path := filepath.Join(t.TempDir(), "shim.yaml")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 		if got := LogFormat(Kind().FromFile(path)); got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)
 		}

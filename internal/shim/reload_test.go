@@ -19,6 +19,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/daemon"
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // reloadTest is a shim without its sockets that runs in a bubble, on real files.
@@ -33,9 +34,7 @@ type reloadTest struct {
 
 func (r *reloadTest) write(name, text string) {
 	r.Helper()
-	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
-		r.Fatal(err)
-	}
+	must.Succeed(r, os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600))
 }
 
 // poll lets the shim poll the files once, and wants these words in the new lines of
@@ -150,9 +149,7 @@ func TestReload_InvalidFile(t *testing.T) {
 			withShim(t, func(r *reloadTest) {
 				r.write(bad.file, bad.text)
 				if path := filepath.Join(r.dir, bad.file); bad.text == "-" {
-					if err := os.Remove(path); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, os.Remove(path))
 				}
 				r.poll()
 				r.poll("level=ERROR", bad.want)

@@ -16,15 +16,13 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/config"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // origin wants this label of the gauge for the source of the settings.
 func (r *reloadTest) origin(want string) {
 	r.Helper()
-	families, err := r.metrics.Gather()
-	if err != nil {
-		r.Fatal(err)
-	}
+	families := must.Get(r.metrics.Gather())(r)
 	for _, f := range families {
 		if f.GetName() != "dnsconfigurer_config_source" {
 			continue
@@ -113,9 +111,7 @@ func TestLastGood_Unusable(t *testing.T) {
 		}
 		stop()
 		path := filepath.Join(r.dir, "last-good-shim.yaml")
-		if err := errors.Join(os.Remove(path), os.MkdirAll(path+"/x", 0o700)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(os.Remove(path), os.MkdirAll(path+"/x", 0o700)))
 		r.write("shim.yaml", reloadedShim)
 		defer r.start()()
 		r.logged("configuration applied", "cannot keep the settings for the next start")
@@ -126,25 +122,18 @@ func TestLastGood_Unusable(t *testing.T) {
 // TestLastGood_Save replaces the file atomically and only if the settings differ.
 func TestLastGood_Save(t *testing.T) {
 	newReloadTest(t, func(r *reloadTest) {
-		c, err := Kind().FromFile(filepath.Join(r.dir, "shim.yaml")).Load()
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(Kind().FromFile(filepath.Join(r.dir, "shim.yaml")).Load())(t)
 		file := lastGood(filepath.Join(r.dir, "state", "last-good-shim.yaml"))
 		if err := file.save(c); err == nil {
 			t.Error("no error without the directory")
 		}
-		if err := os.Mkdir(filepath.Dir(string(file)), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Mkdir(filepath.Dir(string(file)), 0o700))
 		var before os.FileInfo
 		for i := range 3 {
 			if i == 2 {
 				c.ShimConfiguration.Mode = "Force"
 			}
-			if err := file.save(c); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, file.save(c))
 			after, err := os.Stat(string(file))
 			if err != nil || after.Mode() != 0o600 {
 				t.Fatalf("%v, %v", after, err)
@@ -187,24 +176,15 @@ func TestSocketPath(t *testing.T) {
 		t.Errorf("no socket: %q", got)
 	}
 	path := filepath.Join(t.TempDir(), "s.sock")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
 	defer l.Close()
-	f, err := l.File()
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(l.File())(t)
 	defer f.Close()
 	for range 2 {
 		if got := socketPath(f); got != path {
 			t.Errorf("got %q, want %q", got, path)
 		}
 	}
-	c, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("unix", path))(t)
 	c.Close()
 }

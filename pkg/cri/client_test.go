@@ -26,6 +26,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 func (r *fakeRuntime) ListPodSandbox(_ context.Context, q *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
@@ -61,10 +62,7 @@ func (r *fakeRuntime) PodSandboxStatus(_ context.Context,
 func TestClient(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runtime.sock")
 	serveRuntime(t, path, newFakeRuntime())
-	c, err := NewClient("unix://" + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(NewClient("unix://" + path))(t)
 	defer c.Close()
 	list, err := c.ReadySandboxes(t.Context())
 	if diff := cmp.Diff([]string{"a", "b"}, list); err != nil || diff != "" {
@@ -88,10 +86,7 @@ func TestClient(t *testing.T) {
 func TestClient_Errors(t *testing.T) {
 	dir := t.TempDir()
 	missing, stale, runtime := filepath.Join(dir, "missing.sock"), filepath.Join(dir, "stale.sock"), filepath.Join(dir, "runtime.sock")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: stale}))(t)
 	l.SetUnlinkOnClose(false)
 	l.Close()
 	shim := newNodeAt(t, runtime, passHook()).shim.Listener.Addr().String() // without its runtime
@@ -100,10 +95,7 @@ func TestClient_Errors(t *testing.T) {
 		stale:   "no process serves it: start it",
 		shim:    "container runtime at " + runtime + ": no such socket",
 	} {
-		c, err := NewClient("unix://" + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(NewClient("unix://" + path))(t)
 		defer c.Close()
 		want = "container runtime at " + path + ": " + want
 		if _, err := c.ReadySandboxes(t.Context()); err == nil || err.Error() != want {
@@ -203,11 +195,7 @@ func fullRequest() *runtimeapi.RunPodSandboxRequest {
 
 func marshal(t testing.TB, m proto.Message) []byte {
 	t.Helper()
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return must.Get(proto.MarshalOptions{Deterministic: true}.Marshal(m))(t)
 }
 
 func TestParseSandbox_Malformed(t *testing.T) {
@@ -312,7 +300,5 @@ func FuzzSetDNS(f *testing.F) {
 
 func unmarshal(t testing.TB, b []byte, m proto.Message) {
 	t.Helper()
-	if err := proto.Unmarshal(b, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, proto.Unmarshal(b, m))
 }

@@ -30,6 +30,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // fakeRuntime implements the few methods that the tests call.
@@ -153,10 +154,7 @@ func (c mixedCodec) Unmarshal(data mem.BufferSlice, v any) error {
 // serveRuntime serves r at path until the test ends or stop is called.
 func serveRuntime(t testing.TB, path string, r *fakeRuntime) (stop func()) {
 	t.Helper()
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("unix", path))(t)
 	s := r.server()
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
@@ -211,10 +209,7 @@ func newNodeAt(t testing.TB, runtimePath string, hook *Hook) *node {
 	t.Helper()
 	n := &node{runtimePath: runtimePath}
 	path := filepath.Join(t.TempDir(), "shim", "shim.sock")
-	l, err := Listen(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Listen(path))(t)
 	s := &Shim{Listener: l, Runtime: "unix://" + n.runtimePath, Metrics: NewMetrics(nil), Log: slog.New(slog.DiscardHandler)}
 	s.SetHook(hook)
 	n.shim = s
@@ -243,11 +238,8 @@ func client(t testing.TB, path string) *grpc.ClientConn {
 // connect connects to endpoint with the options of a kubelet.
 func connect(t testing.TB, endpoint string, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
-	c, err := grpc.NewClient(endpoint, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithAuthority("localhost"), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(grpc.NewClient(endpoint, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))...))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -327,26 +319,17 @@ func TestForward_SameErrorAsDirect(t *testing.T) {
 // TestForwardStream_UnknownService calls a service that is not part of CRI.
 func TestForwardStream_UnknownService(t *testing.T) {
 	n := newNode(t, passHook())
-	stream, err := n.shimmed.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
-		"/invented.v7.Service/Talk", grpc.ForceCodecV2(rawCodec{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(n.shimmed.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
+		"/invented.v7.Service/Talk", grpc.ForceCodecV2(rawCodec{})))(t)
 	for _, word := range []string{"\xff\x00 no protocol buffer", ""} {
-		if err := stream.SendMsg(&frame{mem.BufferSlice{mem.SliceBuffer([]byte(word))}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, stream.SendMsg(&frame{mem.BufferSlice{mem.SliceBuffer([]byte(word))}}))
 		var m frame
-		if err := stream.RecvMsg(&m); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, stream.RecvMsg(&m))
 		if got := m.data.Materialize(); !bytes.Equal(got, []byte("/invented.v7.Service/Talk "+word)) {
 			t.Errorf("got %q", got)
 		}
 	}
-	if err := stream.CloseSend(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.CloseSend())
 	var m frame
 	if err := stream.RecvMsg(&m); !errors.Is(err, io.EOF) {
 		t.Errorf("end of the stream: %v", err)
@@ -361,9 +344,7 @@ func TestShim_Alive(t *testing.T) {
 	if err := n.shim.Alive(t.Context()); err != nil {
 		t.Errorf("runtime down: %v", err)
 	}
-	if err := n.stopShim(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, n.stopShim())
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := n.shim.Alive(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -371,10 +352,7 @@ func TestShim_Alive(t *testing.T) {
 	}
 
 	// If the shim hangs, only the kernel accepts the connection.
-	l, err := Listen(filepath.Join(t.TempDir(), "shim.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Listen(filepath.Join(t.TempDir(), "shim.sock")))(t)
 	defer l.Close()
 	if err := (&Shim{Listener: l}).Alive(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("shim hangs: %v", err)
@@ -386,14 +364,9 @@ func TestForwardStream_RuntimeStops(t *testing.T) {
 	n := newNode(t, passHook())
 	var streams []grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse]
 	for _, c := range []*grpc.ClientConn{n.direct, n.shimmed} {
-		stream, err := runtimeapi.NewRuntimeServiceClient(c).GetContainerEvents(t.Context(), &runtimeapi.GetEventsRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		stream := must.Get(runtimeapi.NewRuntimeServiceClient(c).GetContainerEvents(t.Context(), &runtimeapi.GetEventsRequest{}))(t)
 		for range 2 {
-			if _, err := stream.Recv(); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(stream.Recv())(t)
 		}
 		streams = append(streams, stream)
 	}
@@ -447,13 +420,8 @@ func waitUntilServing(t *testing.T, c runtimeapi.RuntimeServiceClient) {
 // without an error, and not for others.
 func TestForwardUnary_Notify(t *testing.T) {
 	n := newNode(t, passHook())
-	if err := n.stopShim(); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := dial("unix://" + n.runtimePath)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, n.stopShim())
+	conn := must.Get(dial("unix://" + n.runtimePath))(t)
 	defer conn.Close()
 	var got []string
 	s := &Shim{

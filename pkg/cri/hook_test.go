@@ -26,6 +26,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 var hostFile = resolvconf.Parse("nameserver 192.0.2.53\nsearch corp.example\noptions timeout:1 edns0\n")
@@ -36,11 +37,7 @@ func newEngine(t testing.TB, edit func(*policy.Node)) *policy.Engine {
 	node := policy.Node{ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, ClusterDomain: "cluster.local",
 		ResolvConf: "/etc/resolv.conf"}
 	edit(&node)
-	engine, err := policy.New(node)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return engine
+	return must.Get(policy.New(node))(t)
 }
 
 // newHook returns a hook for a kubeadm node that finds pods by their UID, and the reports

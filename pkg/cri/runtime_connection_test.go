@@ -26,6 +26,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/logbuffer"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // serveInMemory serves a shim in front of conn, in a bubble, until the function that it returns
@@ -54,10 +55,7 @@ func TestDial_SlowGreeting(t *testing.T) {
 			defer containerd.Stop()
 			var accepted atomic.Int32
 			toRuntime := inMemory(t, func(l net.Listener) { _ = containerd.Serve(&slowListener{l, delay, &accepted}) })
-			conn, err := dial("passthrough:///runtime", toRuntime)
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := must.Get(dial("passthrough:///runtime", toRuntime))(t)
 			defer conn.Close()
 			kubelet, stop := serveInMemory(t, &Shim{}, conn)
 			began := time.Now()
@@ -98,10 +96,7 @@ func TestShim_CancelReachesRuntime(t *testing.T) {
 			fake := newFakeRuntime()
 			containerd := fake.server()
 			defer containerd.Stop()
-			conn, err := dial("passthrough:///runtime", inMemory(t, func(l net.Listener) { _ = containerd.Serve(l) }))
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := must.Get(dial("passthrough:///runtime", inMemory(t, func(l net.Listener) { _ = containerd.Serve(l) })))(t)
 			defer conn.Close()
 			kubelet, stop := serveInMemory(t, &Shim{}, conn)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -144,17 +139,14 @@ func TestWatchRuntime(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		s := &Shim{Runtime: "unix:///run/x.sock", Metrics: NewMetrics(registry), Log: slog.New(slog.NewTextHandler(&log, nil))}
 		var present atomic.Bool
-		conn, err := dial("passthrough:///runtime", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		conn := must.Get(dial("passthrough:///runtime", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			if !present.Load() {
 				err := error(syscall.ENOENT)
 				s.dialed.Store(&err)
 				return nil, err
 			}
 			return l.DialContext(ctx)
-		}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		})))(t)
 		defer conn.Close()
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan bool)
@@ -191,10 +183,7 @@ func TestWatchRuntime(t *testing.T) {
 // gauge returns the value of a gauge without labels.
 func gauge(t *testing.T, g prometheus.Gatherer, name string) float64 {
 	t.Helper()
-	families, err := g.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(g.Gather())(t)
 	for _, f := range families {
 		if f.GetName() == name {
 			return f.GetMetric()[0].GetGauge().GetValue()
@@ -208,19 +197,14 @@ func gauge(t *testing.T, g prometheus.Gatherer, name string) float64 {
 func TestCheckEndpoints(t *testing.T) {
 	dir := t.TempDir()
 	listen := filepath.Join(dir, "shim", "shim.sock")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(listen), 0o700), os.Symlink(listen, filepath.Join(dir, "link.sock")),
-		os.Symlink("shim", filepath.Join(dir, "linked"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.MkdirAll(filepath.Dir(listen), 0o700), os.Symlink(listen, filepath.Join(dir, "link.sock")),
+		os.Symlink("shim", filepath.Join(dir, "linked"))))
 	for _, runtime := range []string{listen, dir + "/./shim/../shim/shim.sock", dir + "/linked/shim.sock"} {
 		if CheckEndpoints(listen, runtime) == nil {
 			t.Errorf("%s: no error", runtime) // although the socket does not exist yet
 		}
 	}
-	l, err := Listen(listen)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Listen(listen))(t)
 	defer l.Close()
 	if CheckEndpoints(listen, dir+"/link.sock") == nil {
 		t.Error("a link to the socket: no error")

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
@@ -36,10 +37,7 @@ func TestShim_IdleForHours(t *testing.T) {
 		containerd := runtime.server()
 		defer containerd.Stop()
 		toRuntime := inMemory(t, func(l net.Listener) { _ = containerd.Serve(l) })
-		conn, err := dial("passthrough:///runtime", toRuntime)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(dial("passthrough:///runtime", toRuntime))(t)
 		defer conn.Close()
 		kubelet, stop := serveInMemory(t, &Shim{}, conn)
 		calls, cancel := context.WithTimeout(t.Context(), 48*time.Hour)
@@ -54,10 +52,7 @@ func TestShim_IdleForHours(t *testing.T) {
 			executed <- err
 		}()
 		<-runtime.started
-		stream, err := kubelet.GetContainerEvents(calls, &runtimeapi.GetEventsRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		stream := must.Get(kubelet.GetContainerEvents(calls, &runtimeapi.GetEventsRequest{}))(t)
 		if header, err := stream.Header(); err != nil || len(header["early"]) != 1 {
 			t.Errorf("header %v, %v", header, err)
 		}
@@ -126,9 +121,7 @@ func TestDrain_FiniteStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stream.Recv(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(stream.Recv())(t)
 	<-n.runtime.started
 	ended := make(chan error, 1)
 	go func() { ended <- n.stopShim() }()
@@ -208,10 +201,7 @@ func TestShim_Leaks(t *testing.T) {
 func countResources(t *testing.T, maxGoroutines, maxFiles int) (goroutines, files int, heap uint64) {
 	t.Helper()
 	count := func() (goroutines, files int) {
-		entries, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
+		entries := must.Get(os.ReadDir("/proc/self/fd"))(t)
 		return runtime.NumGoroutine(), len(entries)
 	}
 	patience := time.Second
@@ -256,13 +246,8 @@ func TestMethods_Generated(t *testing.T) {
 func TestForwardUnary_WithoutRequest(t *testing.T) {
 	n := newNode(t, passHook())
 	for name, c := range map[string]*grpc.ClientConn{"directly": n.direct, "through the shim": n.shimmed} {
-		s, err := c.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, "/runtime.v1.RuntimeService/Version")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.CloseSend(); err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(c.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, "/runtime.v1.RuntimeService/Version"))(t)
+		must.Succeed(t, s.CloseSend())
 		if err := s.RecvMsg(&runtimeapi.VersionResponse{}); status.Code(err) != codes.Internal {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -308,9 +293,7 @@ func BenchmarkCall(b *testing.B) {
 				c := runtimeapi.NewRuntimeServiceClient(p.conn)
 				b.ReportAllocs()
 				for b.Loop() {
-					if err := call.call(c); err != nil {
-						b.Fatal(err)
-					}
+					must.Succeed(b, call.call(c))
 				}
 			})
 		}

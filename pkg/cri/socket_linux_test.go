@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/poll"
 )
 
@@ -49,9 +50,7 @@ func TestListen_Private(t *testing.T) {
 	} else {
 		l.Close()
 	}
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, nil, 0o600))
 	l, err = Listen(path)
 	expectNoListener(t, l, err, "exists and is not a socket")
 	l, err = Listen("shim.sock")
@@ -75,9 +74,7 @@ func TestListen_Parents(t *testing.T) {
 	const want = "another user could replace the socket"
 	dir := t.TempDir()
 	path := filepath.Join(dir, "above", "run", "shim.sock")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.Chmod(dir, 0o700), os.Symlink("above/run", dir+"/link")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.Chmod(dir, 0o700), os.Symlink("above/run", dir+"/link")))
 	expect := func(name, path string, allowed bool) {
 		t.Helper()
 		l, err := Listen(path)
@@ -99,47 +96,33 @@ func TestListen_Parents(t *testing.T) {
 		{"writable by the group", 0o770, false},
 		{"sticky", 0o777 | os.ModeSticky, true},
 	} {
-		if err := os.Chmod(above, tt.mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Chmod(above, tt.mode))
 		expect(tt.name, path, tt.allowed)
 		expect(tt.name+", through a link", dir+"/link/shim.sock", tt.allowed)
 	}
 	if os.Geteuid() != 0 {
 		return
 	}
-	if err := errors.Join(os.Chmod(above, 0o755), os.Chown(above, 65534, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.Chmod(above, 0o755), os.Chown(above, 65534, 0)))
 	expect("of another user", path, false)
-	if err := errors.Join(os.Chown(above, 0, 0), os.Mkdir(dir+"/home", 0o755),
-		os.Symlink(filepath.Dir(path), dir+"/home/run"), os.Chown(dir+"/home", 65534, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.Chown(above, 0, 0), os.Mkdir(dir+"/home", 0o755),
+		os.Symlink(filepath.Dir(path), dir+"/home/run"), os.Chown(dir+"/home", 65534, 0)))
 	expect("a link of another user", dir+"/home/run/shim.sock", false)
 }
 
 // managerSocket returns a socket that a service manager has opened at path.
 func managerSocket(t *testing.T, path string, mode os.FileMode) *os.File {
 	t.Helper()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
 	l.SetUnlinkOnClose(false)
 	defer l.Close()
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Chmod(path, mode))
 	return socketFile(t, l)
 }
 
 func socketFile(t *testing.T, socket interface{ File() (*os.File, error) }) *os.File {
 	t.Helper()
-	f, err := socket.File()
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(socket.File())(t)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -150,26 +133,14 @@ func TestInherit_TwoShims(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "shim.sock")
 	manager := managerSocket(t, path, 0o600)
 	for range 2 {
-		fd, err := syscall.Dup(int(manager.Fd()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		client, err := net.Dial("unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fd := must.Get(syscall.Dup(int(manager.Fd())))(t)
+		client := must.Get(net.Dial("unix", path))(t)
 		defer client.Close()
-		l, err := Inherit(path, os.NewFile(uintptr(fd), "shim.socket"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(Inherit(path, os.NewFile(uintptr(fd), "shim.socket")))(t)
 		if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "is locked by another process") {
 			t.Errorf("Listen while the first shim runs: %v", err)
 		}
-		c, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(l.Accept())(t)
 		c.Close()
 		if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("the client receives %v", err)
@@ -192,65 +163,39 @@ func TestInherit_Errors(t *testing.T) {
 		{"socket at another path", func(t *testing.T, path string) *os.File { return managerSocket(t, path+"2", 0o600) },
 			"set ListenStream= to the path"},
 		{"TCP socket", func(t *testing.T, path string) *os.File {
-			l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))(t)
 			defer l.Close()
 			return socketFile(t, l)
 		}, `got tcp socket "127.0.0.1:`},
 		{"unixpacket socket", func(t *testing.T, path string) *os.File {
-			l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"}))(t)
 			return socketFile(t, l)
 		}, "got unixpacket socket"},
 		{"connected socket", func(t *testing.T, path string) *os.File {
-			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
 			t.Cleanup(func() { l.Close() })
-			client, err := net.Dial("unix", path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := must.Get(net.Dial("unix", path))(t)
 			t.Cleanup(func() { client.Close() })
-			c, err := l.AcceptUnix()
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(l.AcceptUnix())(t)
 			defer c.Close()
 			return socketFile(t, c)
 		}, "set Accept=no"},
 		{"regular file", func(t *testing.T, path string) *os.File {
-			f, err := os.Create(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return f
+			return must.Get(os.Create(path))(t)
 		}, "inheriting the socket of the service manager: "},
 		{"socket for a group", func(t *testing.T, path string) *os.File { return managerSocket(t, path, 0o660) },
 			"and mode 0660, want a socket with owner " + strconv.Itoa(os.Geteuid()) + ": set SocketMode=0600"},
 		{"removed socket", func(t *testing.T, path string) *os.File {
 			f := managerSocket(t, path, 0o600)
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.Remove(path))
 			return f
 		}, "no such file"},
 		{"directory writable by others", func(t *testing.T, path string) *os.File {
-			if err := os.Chmod(filepath.Dir(path), 0o777); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.Chmod(filepath.Dir(path), 0o777))
 			return managerSocket(t, path, 0o600)
 		}, "not writable by others"},
 		{"another shim", func(t *testing.T, path string) *os.File {
-			l, err := Inherit(path, managerSocket(t, path, 0o600))
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(Inherit(path, managerSocket(t, path, 0o600)))(t)
 			t.Cleanup(func() { l.Close() })
 			return managerSocket(t, path+"2", 0o600)
 		}, "is locked by another process"},
@@ -269,10 +214,7 @@ func TestInherit_Errors(t *testing.T) {
 func TestListen_OtherUser(t *testing.T) {
 	const variable = "SHIM_SOCKET"
 	if path := os.Getenv(variable); path != "" {
-		c, err := net.Dial("unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.Dial("unix", path))(t)
 		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Fatalf("the connection ends with %v, want EOF", err)
 		}
@@ -281,20 +223,12 @@ func TestListen_OtherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to become another user")
 	}
-	dir, err := os.MkdirTemp("", "shim")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "shim"))(t)
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "shim.sock")
-	l, err := Listen(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Listen(path))(t)
 	for _, p := range []string{dir, path} {
-		if err := os.Chmod(p, 0o777); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Chmod(p, 0o777))
 	}
 	accepted := make(chan struct{})
 	go func() {
@@ -310,9 +244,7 @@ func TestListen_OtherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := filepath.Join(dir, "client")
-	if err := os.WriteFile(program, self, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(program, self, 0o755))
 	client := exec.Command(program, "-test.run=^"+t.Name()+"$")
 	client.Env = append(os.Environ(), variable+"="+path)
 	client.Dir = "/"
@@ -337,14 +269,10 @@ func TestShim_RuntimeIsShim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, passHook())
 			c := runtimeapi.NewRuntimeServiceClient(n.shimmed)
-			if _, err := c.Version(t.Context(), &runtimeapi.VersionRequest{}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Version(t.Context(), &runtimeapi.VersionRequest{}))(t)
 			listen := n.shim.Listener.Addr().String()
 			n.stopRuntime()
-			if err := errors.Join(os.RemoveAll(n.runtimePath), link(listen, n.runtimePath)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, errors.Join(os.RemoveAll(n.runtimePath), link(listen, n.runtimePath)))
 			defer func() { _ = unix.Unmount(n.runtimePath, unix.MNT_DETACH) }()
 			before := heap()
 			poll.UntilNil(t, "the reason in the error", func() error {
@@ -364,9 +292,7 @@ func TestShim_RuntimeIsShim(t *testing.T) {
 				t.Errorf("the heap has grown by %d octets", grown)
 			}
 			_ = unix.Unmount(n.runtimePath, unix.MNT_DETACH)
-			if err := os.Remove(n.runtimePath); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.Remove(n.runtimePath))
 			serveRuntime(t, n.runtimePath, n.runtime)
 			poll.UntilNil(t, "a call after the correction", func() error {
 				_, err := c.Version(t.Context(), &runtimeapi.VersionRequest{})

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // tree is the directory of a test.
@@ -24,10 +26,7 @@ type tree struct {
 
 func newTree(t *testing.T) tree {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	return tree{t, dir}
 }
 
