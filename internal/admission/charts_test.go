@@ -14,6 +14,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
@@ -90,10 +91,7 @@ func (c chart) checkFindings(t *testing.T, findings []policy.Finding, reasons ma
 // shape and code. It skips every third combination, a different one for each shape.
 func charts(t *testing.T) (all []chart, reasons map[string]bool) {
 	t.Helper()
-	archive, err := txtar.ParseFile("testdata/charts.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	archive := must.Get(txtar.ParseFile("testdata/charts.txtar"))(t)
 	reasons = map[string]bool{}
 	var settings []txtar.File
 	for _, f := range archive.Files {
@@ -139,13 +137,8 @@ func combine(t *testing.T, shape, text string, settings []txtar.File) []chart {
 
 func execute(t *testing.T, text string, funcs template.FuncMap, data any) string {
 	t.Helper()
-	tmpl, err := template.New("").Funcs(funcs).Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tmpl := must.Get(template.New("").Funcs(funcs).Parse(text))(t)
 	var b strings.Builder
-	if err := tmpl.Execute(&b, data); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tmpl.Execute(&b, data))
 	return b.String()
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 func TestCheckCodes(t *testing.T) {
@@ -40,24 +41,16 @@ func TestCheckCodes(t *testing.T) {
 func TestCodeDocs(t *testing.T) {
 	page, err1 := os.ReadFile("../../docs/checks.md")
 	rules, err2 := os.ReadFile("rules.md")
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err1, err2))
 	if !bytes.Contains(page, rules) {
 		t.Error("the tables of docs/checks.md are not those of rules.md")
 	}
 	var declared []policy.Code
 	constant := regexp.MustCompile(`(?m)^\tCode\w+ +(?:policy\.)?Code += "([^"]+)"`)
 	for _, pattern := range []string{"*.go", "../../pkg/policy/*.go"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := must.Get(filepath.Glob(pattern))(t)
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(file))(t)
 			for _, m := range constant.FindAllSubmatch(text, -1) {
 				declared = append(declared, policy.Code(m[1]))
 			}

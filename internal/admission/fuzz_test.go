@@ -13,6 +13,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
@@ -46,14 +47,8 @@ func FuzzCheck(f *testing.F) {
 func checkObject(t *testing.T, o admission.Object) {
 	node := policy.Node{ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")},
 		ClusterDomain: "cluster.local", ResolvConf: "/etc/resolv.conf"}
-	rules, err := admission.New(node, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	engine, err := policy.New(node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := must.Get(admission.New(node, nil))(t)
+	engine := must.Get(policy.New(node))(t)
 	findings := vectors.Check(t, rules, o)
 	for _, f := range findings {
 		if f.Code == "" || f.Severity == "" || f.EnforcedBy == "" || f.Field == "" || f.Message == "" || f.Hint == "" || f.Reason != "" {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 func TestPolicies_Values(t *testing.T) {
@@ -71,10 +73,7 @@ func TestPolicies_Values(t *testing.T) {
 // TestPolicies_LeftOut: the rules that need a missing value are left out, and nothing else.
 func TestPolicies_LeftOut(t *testing.T) {
 	render := func(c PolicyConfig) []string {
-		text, err := c.YAML()
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(c.YAML())(t)
 		if strings.Contains(string(text), "paramKind:") || strings.Contains(string(text), "paramRef:") {
 			t.Error("the policies have parameters")
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/cri"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/resolvconf"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
@@ -38,10 +39,7 @@ func TestCheck_NodeProblems(t *testing.T) {
 		"a domain too long to use": "nameserver 192.0.2.53\nsearch " + strings.Repeat("a", 64) + ".example\n",
 		"nothing":                  "",
 	} {
-		rules, err := admission.New(policy.Node{ResolvConf: "/etc/resolv.conf"}, new(resolvconf.Parse(host)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		rules := must.Get(admission.New(policy.Node{ResolvConf: "/etc/resolv.conf"}, new(resolvconf.Parse(host))))(t)
 		for _, p := range []policy.Policy{policy.Default, policy.ClusterFirst} {
 			o := admission.Object{Kind: admission.KindPod, Name: "web", Pod: policy.Pod{Namespace: "shop", Name: "web", Policy: p}}
 			if found := vectors.Check(t, rules, o); found != nil {

@@ -15,15 +15,13 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/cli"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
 // TestVectors compares the findings and the verdict for each vector.
 func TestVectors(t *testing.T) {
-	table, err := vectors.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := must.Get(vectors.Load())(t)
 	for _, v := range table {
 		t.Run(v.Name, func(t *testing.T) {
 			o := object(t, v)
@@ -91,10 +89,7 @@ func object(t testing.TB, v vectors.Vector) admission.Object {
 // TestRules_Unknown: without a value of the cluster, the findings that depend on it are left
 // out, and all others stay.
 func TestRules_Unknown(t *testing.T) {
-	table, err := vectors.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := must.Get(vectors.Load())(t)
 	aboutDomain := func(f policy.Finding) bool {
 		return f.Code == policy.CodeFQDNTooLong || f.Code == admission.CodeOrdinalLimit && strings.Contains(f.Message, "FQDN")
 	}

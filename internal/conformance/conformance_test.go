@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // testCluster has an object for each rule.
@@ -131,10 +132,7 @@ func runBeside(t *testing.T, c Cluster, fault func(network string, query, reply 
 			return fault(network, query, reply)
 		})(network, query)
 	})
-	result, err := Run(t.Context(), server.Addr, func(context.Context) (Cluster, error) { return c, nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := must.Get(Run(t.Context(), server.Addr, func(context.Context) (Cluster, error) { return c, nil }))(t)
 	failures := map[string][]string{}
 	for _, r := range result.Rules {
 		if r.Questions == 0 {
@@ -287,15 +285,12 @@ func TestRun_Changed(t *testing.T) {
 	after.Services[0].Spec.ClusterIPs = []string{"10.0.0.2"}
 	server := dnstest.Start(t, dnstest.Reply(func(query *dns.Msg) *dns.Msg { return rightReply(after, query) }))
 	read := 0
-	result, err := Run(t.Context(), server.Addr, func(context.Context) (Cluster, error) {
+	result := must.Get(Run(t.Context(), server.Addr, func(context.Context) (Cluster, error) {
 		if read++; read == 1 {
 			return before, nil
 		}
 		return after, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for _, r := range result.Rules {
 		if strings.HasPrefix(r.ID, "service-") && r.Failed > 0 {
 			t.Errorf("%s: %v", r.ID, r.Failures)

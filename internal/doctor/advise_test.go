@@ -24,6 +24,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/cache"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // resolvConf is the file of a pod with ClusterFirst in the namespace shop, on a node with a search domain.
@@ -60,17 +61,11 @@ func startNode(t *testing.T, statistics dnsserver.ClientStatistics) node {
 		return r, nil
 	}
 	domain, corp := fqdn.Join(fqdn.Root, "cluster", "local"), fqdn.Join(fqdn.Root, "corp", "example")
-	s, err := dnsserver.New(dnsserver.Config{Domain: domain, Cache: cache.New(cache.Config{}), Statistics: statistics})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(dnsserver.New(dnsserver.Config{Domain: domain, Cache: cache.New(cache.Config{}), Statistics: statistics}))(t)
 	s.SetForwarding(dnsserver.Forwarding{
 		Upstream: answer, Stubs: []dnsserver.Stub{{Zone: domain, Exchange: answer, Cluster: true}}, HostSuffixes: []fqdn.Name{corp},
 	})
-	sockets, err := dnsserver.Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sockets := must.Get(dnsserver.Listen(t.Context(), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- s.Run(ctx, sockets) }()

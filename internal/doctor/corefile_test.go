@@ -15,6 +15,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/corefile"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // corefileTest is an element of testdata/corefiles.json: a change of kubeadm's Corefile, and whether CoreDNS v1.15.0
@@ -28,14 +29,9 @@ type corefileTest struct {
 
 // TestRefused: what CoreDNS refuses is an error, and what it accepts is not.
 func TestRefused(t *testing.T) {
-	text, err := os.ReadFile("testdata/corefiles.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/corefiles.json"))(t)
 	var tests []corefileTest
-	if err := json.Unmarshal(text, &tests); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(text, &tests))
 	bad, missed := 0, 0
 	s := snapshotOf(t, healthy(t))
 	i := slices.IndexFunc(s.ConfigMaps, func(c corev1.ConfigMap) bool { return c.Name == "coredns" })

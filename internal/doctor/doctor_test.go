@@ -19,6 +19,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnsfaults"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // snapshotOf returns the snapshot of a cluster with these objects, and healthy DNS servers.
@@ -89,9 +90,7 @@ func healthy(t testing.TB) dnsfaults.Objects {
 	text := `{"apiVersion":"v1","kind":"Service","metadata":{"name":"kubernetes","namespace":"default"},` +
 		`"spec":{"clusterIP":"10.96.0.1","clusterIPs":["10.96.0.1"],"ports":[{"port":443}]}}`
 	var o dnsfaults.Object
-	if err := json.Unmarshal([]byte(text), &o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(text), &o))
 	objects[o.Key()] = o
 	return objects
 }
@@ -121,21 +120,12 @@ func codes(r v1alpha1.DoctorResult) []string {
 
 // TestRun_Faults applies each fault to the healthy cluster. test/dnsfaults/found.md has a row for each.
 func TestRun_Faults(t *testing.T) {
-	faults, err := dnsfaults.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile("../../test/dnsfaults/found.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	faults := must.Get(dnsfaults.Load())(t)
+	page := must.Get(os.ReadFile("../../test/dnsfaults/found.md"))(t)
 	base := healthy(t)
 	for _, f := range faults {
 		t.Run(f.Name, func(t *testing.T) {
-			objects, err := f.Apply(base)
-			if err != nil {
-				t.Fatal(err)
-			}
+			objects := must.Get(f.Apply(base))(t)
 			r := Run(t.Context(), snapshotOf(t, objects))
 			checkFault(t, r, f.Finds, f.Evidence)
 			if row := foundRow(r, f); !strings.Contains(string(page), row) {

@@ -15,6 +15,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnsfaults"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestRun_HealthyVariants: other healthy clusters have no finding, and those that installers and providers create none above
@@ -22,15 +23,10 @@ import (
 func TestRun_HealthyVariants(t *testing.T) {
 	variants, err1 := dnsfaults.Variants()
 	installers, err2 := dnsfaults.Installers()
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err1, err2))
 	for i, f := range append(variants, installers...) {
 		t.Run(f.Name, func(t *testing.T) {
-			objects, err := f.Apply(healthy(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			objects := must.Get(f.Apply(healthy(t)))(t)
 			for _, found := range Run(t.Context(), snapshotOf(t, objects)).Findings {
 				if i < len(variants) || found.Severity != string(policy.SeverityInfo) {
 					t.Errorf("%+v", found)
@@ -42,15 +38,9 @@ func TestRun_HealthyVariants(t *testing.T) {
 
 // TestRun_NextNamespace: the next command is about the namespace of the cluster DNS, which is not always kube-system.
 func TestRun_NextNamespace(t *testing.T) {
-	installers, err := dnsfaults.Installers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	installers := must.Get(dnsfaults.Installers())(t)
 	i := slices.IndexFunc(installers, func(f dnsfaults.Fault) bool { return f.Name == "OpenShift" })
-	objects, err := installers[i].Apply(healthy(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := must.Get(installers[i].Apply(healthy(t)))(t)
 	s := snapshotOf(t, objects)
 	s.Probes = append(s.Probes, v1alpha1.DoctorProbe{Server: "172.30.0.10:53", Role: RoleService, Protocol: UDP, Name: apiName, Type: "A",
 		Error: "timeout"})
@@ -72,9 +62,7 @@ func TestRun_ManyPolicies(t *testing.T) {
 			var o dnsfaults.Object
 			text := fmt.Sprintf("{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: n%02d, namespace: kube-system}, "+
 				"spec: {podSelector: {matchLabels: {k8s-app: kube-dns}}, policyTypes: [Egress], %s}}", i, rule)
-			if err := yaml.Unmarshal([]byte(text), &o); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, yaml.Unmarshal([]byte(text), &o))
 			addObject(t, s, o)
 		}
 		if got := codes(Run(t.Context(), s)); !slices.Equal(got, want) {

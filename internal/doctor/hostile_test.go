@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // hostilePods returns n pods of a tenant.
@@ -184,10 +185,7 @@ func TestRun_ResultSize(t *testing.T) {
 		TargetRef: &corev1.ObjectReference{Name: strings.Repeat("\"<\x00", 1<<20)},
 	})
 	r := Run(t.Context(), s)
-	text, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(r))(t)
 	codes := map[string]int{}
 	for _, f := range r.Findings {
 		codes[f.Code] += 1 + f.More

@@ -20,6 +20,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnsfaults"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 var kinds = []Kind{
@@ -248,10 +249,7 @@ func TestFindDNSService(t *testing.T) {
 
 // TestDocumentation: docs/debugging.md lists the checks, and each has a fault.
 func TestDocumentation(t *testing.T) {
-	text, err := os.ReadFile("../../docs/debugging.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/debugging.md"))(t)
 	var rows strings.Builder
 	seen := map[string]bool{}
 	for _, c := range Checks() {
@@ -264,10 +262,7 @@ func TestDocumentation(t *testing.T) {
 	if !strings.Contains(string(text), "|---|---|---|\n"+rows.String()+"\n") {
 		t.Errorf("docs/debugging.md lacks the table\n%s", &rows)
 	}
-	faults, err := dnsfaults.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	faults := must.Get(dnsfaults.Load())(t)
 	found := map[string]bool{}
 	for _, f := range faults {
 		for _, code := range f.Finds {

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/document"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestJSON_Merge: a merged key may be overridden, with the result of kubectl.
@@ -23,10 +24,7 @@ func TestJSON_Merge(t *testing.T) {
 		"containers:\n- &c {name: one, image: i, ports: [{containerPort: 1}]}\n- <<: *c\n  name: two\n",
 		"outer: {inner: &inner {<<: *base, app: b}, again: {<<: *inner, tier: x}}\n",
 	} {
-		want, err := yaml.YAMLToJSON([]byte(base + text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(yaml.YAMLToJSON([]byte(base + text)))(t)
 		if got, err := document.JSON([]byte(base+text), 1); err != nil || string(got) != string(want) {
 			t.Errorf("%s\n got %s, %v\nwant %s", text, got, err, want)
 		}

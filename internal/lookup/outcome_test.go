@@ -14,6 +14,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/libc"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/dnsserver/autopath"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/fqdn"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // testQuery is a query of a lookup with the names that were not asked for.
@@ -112,10 +113,7 @@ func checkNotAsked(t *testing.T, queries []testQuery, got []libc.Query) {
 
 func newTestCluster(t *testing.T) *clusterDNS {
 	t.Helper()
-	search, err := autopath.NewZone(fqdn.Join(fqdn.Root, "cluster", "local"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	search := must.Get(autopath.NewZone(fqdn.Join(fqdn.Root, "cluster", "local")))(t)
 	corp := fqdn.Join(fqdn.Root, "corp")
 	return &clusterDNS{search: search, hostSuffixes: []fqdn.Name{fqdn.Join(corp, "x"), corp},
 		addrs: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, catalog: &catalog{suffix: ".svc.cluster.local."}}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/kube"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/lookup"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestFindPod: every pod of a StatefulSet is found. An error has a hint and few names.
@@ -20,10 +21,7 @@ func TestFindPod(t *testing.T) {
 	for i := range 7 {
 		text += fmt.Sprintf("---\n{apiVersion: v1, kind: Pod, metadata: {name: web%d}}\n", i)
 	}
-	m, err := kube.ParseManifest("f", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(kube.ParseManifest("f", []byte(text)))(t)
 	for _, tt := range []struct{ name, pod, want, hint string }{
 		{"shop/db", "db-3", "", ""},
 		{"shop/db-1", "db-1", "", ""},
@@ -58,10 +56,7 @@ func TestFindPod_Workload(t *testing.T) {
 		namespace, name, _ := strings.Cut(pod, "/")
 		text += fmt.Sprintf("---\n{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: %s}}\n", name, namespace)
 	}
-	m, err := kube.ParseManifest("f", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(kube.ParseManifest("f", []byte(text)))(t)
 	for name, want := range map[string]kube.InputError{
 		"bank/web": {Hint: "did you mean bank/web-55d8f7-q9k2l?", Err: errors.New("no pod or workload bank/web: " +
 			"found only bank/web-55d8f7-q9k2l, shop/db-0, shop/web-6b7c9d-x2x4z, shop/webs-0")},

@@ -21,6 +21,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
@@ -91,10 +92,7 @@ func TestHandler_InFlight(t *testing.T) {
 // gathered returns the metrics in text form, without their comments.
 func gathered(t *testing.T, g prometheus.Gatherer) string {
 	t.Helper()
-	families, err := g.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(g.Gather())(t)
 	var b strings.Builder
 	for _, f := range families {
 		for _, m := range f.GetMetric() {

@@ -16,17 +16,16 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/api/v1alpha1"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // TestWebhook_UnknownDomain: a pod is denied for its FQDN only if the cluster domain is
 // configured, by a flag, a field or the kubelet's file.
 func TestWebhook_UnknownDomain(t *testing.T) {
 	kubelet := filepath.Join(t.TempDir(), "kubelet.yaml")
-	if err := os.WriteFile(kubelet,
+	must.Succeed(t, os.WriteFile(kubelet,
 		[]byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nclusterDomain: cluster.local\n"),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
+		0o600))
 	pod := admission.Object{Kind: admission.KindPod, Name: "checkout-worker-0", Pod: policy.Pod{
 		Namespace: "payments-production", Name: "checkout-worker-0", Policy: policy.ClusterFirst,
 		Subdomain: "checkout-workers", SetHostnameAsFQDN: true,
@@ -40,10 +39,7 @@ func TestWebhook_UnknownDomain(t *testing.T) {
 		{"tls: {certFile: c, keyFile: k}\nnode: {clusterDomain: cluster.local}\n", true},
 		{"tls: {certFile: c, keyFile: k}\nnode: {kubeletConfig: " + kubelet + "}\n", true},
 	} {
-		c, err := Kind().FromFile(newFile(t, tt.file)).Load()
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(Kind().FromFile(newFile(t, tt.file)).Load())(t)
 		if findings, err := c.Rules.Check(t.Context(), pod); err != nil || (admission.NewVerdict(pod, findings).Denied != "") != tt.denied {
 			t.Errorf("%s: %+v, %v", tt.file, findings, err)
 		}
@@ -54,9 +50,7 @@ func newFile(t *testing.T, fields string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "webhook.yaml")
 	text := "apiVersion: " + v1alpha1.GroupVersion + "\nkind: " + v1alpha1.KindWebhook + "\n" + fields
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -67,9 +61,7 @@ func TestWebhook_HostFile(t *testing.T) {
 	if _, err := source.Load(); err == nil {
 		t.Error("a missing resolv.conf is accepted")
 	}
-	if err := os.WriteFile(host, []byte("nameserver 192.0.2.53\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(host, []byte("nameserver 192.0.2.53\n"), 0o600))
 	source.Changed() // the first call sees the change, the second that it has settled
 	if !source.Changed() {
 		t.Error("the resolv.conf is not watched")

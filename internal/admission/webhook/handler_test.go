@@ -22,6 +22,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission"
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 	"github.com/dnsconfigurer/dnsconfigurer/test/vectors"
 )
 
@@ -36,21 +37,16 @@ func newReview(t testing.TB, operation string, object []byte) []byte {
 		metav1.TypeMeta
 		Metadata metav1.ObjectMeta
 	}
-	if err := json.Unmarshal(object, &o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(object, &o))
 	gvk := o.GroupVersionKind()
 	kind := metav1.GroupVersionKind{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind}
-	text, err := json.Marshal(admissionv1.AdmissionReview{
+	text := must.Get(json.Marshal(admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &admissionv1.AdmissionRequest{
 			UID: "705ab4f5", Kind: kind, Namespace: o.Metadata.Namespace, Name: o.Metadata.Name,
 			Operation: admissionv1.Operation(operation), DryRun: new(true), Object: runtime.RawExtension{Raw: object},
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return text
 }
 
@@ -79,10 +75,7 @@ func parseResponse(t testing.TB, w *httptest.ResponseRecorder) *admissionv1.Admi
 // TestHandler_Vectors compares the response to each vector with the verdict and the messages
 // of its findings.
 func TestHandler_Vectors(t *testing.T) {
-	table, err := vectors.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := must.Get(vectors.Load())(t)
 	for _, v := range table {
 		t.Run(v.Name, func(t *testing.T) {
 			h := webhook.New(webhook.Config{Rules: v.Node.Rules(t)})
@@ -304,10 +297,7 @@ func TestHandler_Mutate(t *testing.T) {
 // FuzzReview: the response is valid and has a UID, or it is an HTTP error. A pod is never
 // denied without a reason, and warnings are within the limits.
 func FuzzReview(f *testing.F) {
-	table, err := vectors.Load()
-	if err != nil {
-		f.Fatal(err)
-	}
+	table := must.Get(vectors.Load())(f)
 	for _, v := range table {
 		f.Add(newReview(f, v.Operation, v.Object))
 	}

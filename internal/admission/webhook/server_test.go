@@ -21,6 +21,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/admission/webhook"
 	"github.com/dnsconfigurer/dnsconfigurer/test/certs"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // volume is a Secret volume like those of the kubelet: tls.crt and tls.key are links through
@@ -70,10 +71,7 @@ func TestKeyPair_Changes(t *testing.T) {
 	authority := certs.NewAuthority(t)
 	cert1, key1 := authority.Issue(t, time.Minute, "webhook")
 	v.set(cert1, key1)
-	p, err := v.pair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(v.pair())(t)
 	cert2, key2 := authority.Issue(t, time.Minute, "webhook")
 	cert3, key3 := authority.Issue(t, certs.Lifetime+time.Minute, "webhook")
 	cert4, key4 := authority.Issue(t, -time.Minute, "webhook")
@@ -112,9 +110,7 @@ func TestKeyPair_Changes(t *testing.T) {
 func TestKeyPair_Files(t *testing.T) {
 	dir := t.TempDir()
 	empty, large := filepath.Join(dir, "empty"), filepath.Join(dir, "large")
-	if err := errors.Join(os.WriteFile(empty, nil, 0o600), os.WriteFile(large, make([]byte, 1<<20+1), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.WriteFile(empty, nil, 0o600), os.WriteFile(large, make([]byte, 1<<20+1), 0o600)))
 	for _, tt := range []struct{ cert, key, want string }{
 		{dir, empty, dir + ": not a regular file"},
 		{large, empty, large + ": larger than 1048576 bytes"},
@@ -133,13 +129,8 @@ func runServer(t testing.TB, s *webhook.Server) (l net.Listener, client *http.Cl
 	t.Helper()
 	v := newVolume(t)
 	v.set(certs.NewAuthority(t).Issue(t, time.Minute, "webhook"))
-	p, err := v.pair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(v.pair())(t)
+	l = must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	s.Certificate, s.Logger = p.Current, slog.New(slog.DiscardHandler)
 	ctx, stop := context.WithCancel(t.Context())
 	done = make(chan error, 1)
@@ -236,14 +227,8 @@ func reusesConnection(t *testing.T, client *http.Client, url string) bool {
 	t.Helper()
 	var info httptrace.GotConnInfo
 	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { info = i }})
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reply, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, url, nil))(t)
+	reply := must.Get(client.Do(r))(t)
 	defer reply.Body.Close()
 	if text, err := io.ReadAll(reply.Body); err != nil || string(text) != "HTTP/2.0" {
 		t.Fatalf("%q, %v", text, err)

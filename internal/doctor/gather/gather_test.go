@@ -30,6 +30,7 @@ import (
 	"github.com/dnsconfigurer/dnsconfigurer/internal/usage"
 	"github.com/dnsconfigurer/dnsconfigurer/pkg/policy"
 	"github.com/dnsconfigurer/dnsconfigurer/test/kubeapi"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 // api is an API server with a number of pods. It accepts GET only.
@@ -95,11 +96,7 @@ func snapshot(t *testing.T, a *api, limit int) *doctor.Snapshot {
 	a.t = t
 	server := httptest.NewServer(a)
 	defer server.Close()
-	s, err := Snapshot(t.Context(), Config{API: &rest.Config{Host: server.URL, QPS: -1}, MaxObjects: limit})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return must.Get(Snapshot(t.Context(), Config{API: &rest.Config{Host: server.URL, QPS: -1}, MaxObjects: limit}))(t)
 }
 
 // names returns the names of objects.
@@ -257,10 +254,7 @@ func TestSnapshot_Sizes(t *testing.T) {
 		"none fits":   {limits{page: 5 << 10, kind: 100 * object}, false},
 	} {
 		largest.Store(0)
-		s, err := Snapshot(t.Context(), Config{API: &rest.Config{Host: server.URL, QPS: -1}, MaxObjects: 1000, limits: tt.limits})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(Snapshot(t.Context(), Config{API: &rest.Config{Host: server.URL, QPS: -1}, MaxObjects: 1000, limits: tt.limits}))(t)
 		why, kept := s.Unread[doctor.Networks], 0
 		for i := range s.Networks {
 			kept += s.Networks[i].Size()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/doctor"
 	"github.com/dnsconfigurer/dnsconfigurer/test/dnstest"
+	"github.com/dnsconfigurer/dnsconfigurer/test/must"
 )
 
 func TestRun(t *testing.T) {
@@ -132,10 +133,7 @@ func TestRun_Cancelled(t *testing.T) {
 // reply starts a UDP server that sends packets in reply to the first query.
 func reply(t *testing.T, packets func(query *dns.Msg) [][]byte) netip.AddrPort {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	done := make(chan struct{})
 	t.Cleanup(func() {
 		conn.Close()
