@@ -22,14 +22,6 @@ import (
 // the result is "null". first is the line number in the file at which text begins; a
 // *LineError has the line number of the file.
 func JSON(text []byte, first int) ([]byte, error) {
-	if js, ok := blockJSON(text); ok {
-		return js, nil
-	}
-	return libraryJSON(text, first)
-}
-
-// libraryJSON is JSON for all of YAML.
-func libraryJSON(text []byte, first int) ([]byte, error) {
 	root, err := parseOne(text, first)
 	if err != nil {
 		return nil, err
