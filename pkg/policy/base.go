@@ -36,10 +36,11 @@ func (e *Engine) applyBase(d *Decision, pod *Pod, policy Policy, host *resolvcon
 	}
 	switch rule {
 	case ruleBaseNone:
+		d.allocate(pod.Config, 0, 0, 0, entryCount(host))
 		d.dropHostFile(host, ruleNoneWithoutHost)
 		return true
 	case ruleBaseHost:
-		e.applyHostBase(d, host, c)
+		e.applyHostBase(d, pod.Config, host, c)
 		d.dropUnreachable(pod, c)
 	case ruleBaseCluster:
 		e.applyClusterBase(d, pod, host, c)
@@ -81,8 +82,9 @@ func (e *Engine) chooseBase(d *Decision, pod *Pod, policy Policy, c *changes) Ru
 }
 
 // applyHostBase is rule P5.
-func (e *Engine) applyHostBase(d *Decision, host *resolvconf.File, c *changes) {
+func (e *Engine) applyHostBase(d *Decision, config *DNSConfig, host *resolvconf.File, c *changes) {
 	if e.node.ResolvConf != "" {
+		d.allocate(config, len(host.Nameservers), len(host.Searches), len(host.Options), 0)
 		d.addHostEntries(host.Nameservers, KindNameserver, ruleHostEntry)
 		d.addHostSearches(host.Searches, ruleHostEntry, c)
 		d.addHostEntries(host.Options, KindOption, ruleHostEntry)
@@ -104,6 +106,7 @@ func (e *Engine) applyHostBase(d *Decision, host *resolvconf.File, c *changes) {
 // applyClusterBase is rule P3. If there is a cluster domain, duplicate search domains are
 // dropped; otherwise the host's search domains stay as they are.
 func (e *Engine) applyClusterBase(d *Decision, pod *Pod, host *resolvconf.File, c *changes) {
+	d.allocate(pod.Config, len(e.servers), 3+len(host.Searches), 1, len(host.Nameservers)+len(host.Options))
 	d.Nameservers = append(d.Nameservers, e.servers...)
 	domain := Source{Origin: FromClusterDomain}
 	if e.node.ClusterDomain == "" {
@@ -124,6 +127,7 @@ func (e *Engine) applyClusterBase(d *Decision, pod *Pod, host *resolvconf.File, 
 
 // applyAutopathBase is rule A1: one server, one search domain.
 func (e *Engine) applyAutopathBase(d *Decision, pod *Pod, host *resolvconf.File, c *changes) {
+	d.allocate(pod.Config, 2, 1, 1, entryCount(host))
 	servers := e.servers
 	if a := e.node.Autopath.NodeCache; a.IsValid() {
 		servers = append([]Entry{{a.Unmap().String(), KindNameserver, 0, Source{Origin: FromNodeCache}}}, servers...)
@@ -202,6 +206,24 @@ func (d *Decision) missingClusterDNS(pod *Pod) {
 	d.addFinding(f)
 }
 
+// allocate allocates the lists in one piece, for the given numbers of entries plus the entries of
+// c, but at most 64 each. A longer list, as in a hostile file, grows as needed.
+func (d *Decision) allocate(c *DNSConfig, nameservers, searches, options, dropped int) {
+	if c != nil {
+		nameservers += len(c.Nameservers)
+		searches += len(c.Searches)
+		options += len(c.Options)
+		dropped += len(c.Options) // each may override another one
+	}
+	const limit = 64
+	sizes := [...]int{min(nameservers, limit), min(searches, limit), min(options, limit), min(dropped, limit)}
+	buf := make([]Entry, sizes[0]+sizes[1]+sizes[2]+sizes[3])
+	for i, list := range [...]*[]Entry{&d.Nameservers, &d.Searches, &d.Options, &d.Dropped} {
+		*list = buf[:0:sizes[i]]
+		buf = buf[sizes[i]:]
+	}
+}
+
 // add appends e to its list, or drops it if it is unsafe.
 func (d *Decision) add(e Entry) {
 	if d.omitsUnsafe(e) {
@@ -227,4 +249,8 @@ func (d *Decision) dropHostEntries(entries []resolvconf.Entry, k Kind, r Rule) {
 	for _, e := range entries {
 		d.drop(Entry{Text: e.Text, Kind: k, Source: Source{FromHost, int32(e.Line)}}, r)
 	}
+}
+
+func entryCount(host *resolvconf.File) int {
+	return len(host.Nameservers) + len(host.Searches) + len(host.Options)
 }

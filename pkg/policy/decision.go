@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/dnsconfigurer/dnsconfigurer/internal/excerpt"
@@ -97,10 +98,14 @@ func (d *Decision) report(s Severity, by Enforcer, code Code, field, message, hi
 }
 
 func (d *Decision) drop(e Entry, r Rule) {
-	if !d.kubelet {
-		e.Rule = r
-		d.Dropped = append(d.Dropped, e)
+	if d.kubelet {
+		return
 	}
+	e.Rule = r
+	if n := len(d.Dropped); n == cap(d.Dropped) {
+		d.Dropped = slices.Grow(d.Dropped, n+1) // append would copy the 9 MB of 230,000 options four times
+	}
+	d.Dropped = append(d.Dropped, e)
 }
 
 // list returns the list of the entries of kind k.

@@ -25,13 +25,13 @@ func (d *Decision) mergeConfig(config *DNSConfig, c *changes) {
 			o.Text = key
 		}
 	}
-	keys := indexOptions(d.Options)
+	keys := indexOptions(d.Options, len(config.Options))
 	for e := range config.entries {
 		switch {
 		case e.Kind != KindOption:
 			d.add(e)
 		case !d.omitsUnsafe(e):
-			d.putOption(keys, config.Options[e.Source.Index].Name, e, ruleOverriddenOption)
+			d.putOption(&keys, config.Options[e.Source.Index].Name, e, ruleOverriddenOption)
 		}
 	}
 	d.movePodFirst(c)
@@ -102,12 +102,13 @@ func contains(entries []Entry, text string) bool {
 	return false
 }
 
-// indexOptions returns the indexes of options by their keys. A key ends at the first ":".
-func indexOptions(options []Entry) map[string]int {
-	keys := map[string]int{}
+// indexOptions returns an index of the keys of options, with capacity for n more. A key ends
+// at the first ":".
+func indexOptions(options []Entry, n int) keyIndex {
+	keys := keyIndex{keys: make([]string, 0, len(options)+n)}
 	for i := range options {
 		key, _, _ := strings.Cut(options[i].Text, ":")
-		keys[key] = i
+		keys.add(key)
 	}
 	return keys
 }
@@ -116,14 +117,49 @@ func indexOptions(options []Entry) map[string]int {
 // that option is dropped by a rule. So in rule M4 the order is stable, where the kubelet's is random:
 // an option of the base keeps its place and the pod's options follow. The key of a pod's option is
 // its whole name, even if it contains a colon.
-func (d *Decision) putOption(keys map[string]int, name string, e Entry, by Rule) {
-	if i, found := keys[name]; found {
+func (d *Decision) putOption(keys *keyIndex, name string, e Entry, by Rule) {
+	if i, found := keys.index(name); found {
 		d.drop(d.Options[i], by)
 		d.Options[i] = e
 		return
 	}
-	keys[name] = len(d.Options)
+	keys.add(name)
+	if len(d.Options) == fewKeys { // growing step by step takes a third of the time for 190,000 options
+		d.Options = slices.Grow(d.Options, cap(keys.keys)-fewKeys)
+	}
 	d.Options = append(d.Options, e)
+}
+
+// fewKeys is the number of keys that are searched linearly.
+const fewKeys = 16
+
+// keyIndex maps keys to their indexes. It searches a few keys linearly and more in a map: a
+// pod may have a hundred thousand options.
+type keyIndex struct {
+	keys    []string
+	indexes map[string]int // nil for a few keys
+}
+
+func (x *keyIndex) add(key string) {
+	if len(x.keys) == fewKeys {
+		x.indexes = make(map[string]int, cap(x.keys))
+		for i, k := range x.keys {
+			x.indexes[k] = i
+		}
+	}
+	if x.indexes != nil {
+		x.indexes[key] = len(x.keys)
+	}
+	x.keys = append(x.keys, key)
+}
+
+func (x *keyIndex) index(key string) (i int, found bool) {
+	if x.indexes != nil {
+		i, found = x.indexes[key]
+		return i, found
+	}
+	i = slices.Index(x.keys, key)
+	return i, i >= 0
 }
 
 // The kubelet's limits of a pod's resolv.conf.

@@ -29,10 +29,10 @@ func (d *Decision) addOptions(c *changes) {
 		return
 	}
 	d.applyNodeRule(ruleOptions, r)
-	keys := indexOptions(d.Options)
+	keys := indexOptions(d.Options, len(r.Options))
 	for _, text := range r.Options {
 		name, _, _ := strings.Cut(text, ":")
-		d.putOption(keys, name, Entry{text, KindOption, ruleOption, r.source()}, ruleReplacedOption)
+		d.putOption(&keys, name, Entry{text, KindOption, ruleOption, r.source()}, ruleReplacedOption)
 	}
 }
 
@@ -47,13 +47,13 @@ func (d *Decision) inheritOptions(options []resolvconf.Entry, instead Rule, c *c
 	if len(options) > 0 {
 		d.applyNodeRule(ruleHostOptions, r)
 	}
-	keys := indexOptions(d.Options)
+	keys := indexOptions(d.Options, len(options))
 	for i, o := range options {
 		name, _, _ := strings.Cut(o.Text, ":")
-		if _, found := keys[name]; found {
+		if _, found := keys.index(name); found {
 			d.dropHostEntries(options[i:i+1], KindOption, ruleHostOptionOfBase)
 		} else {
-			keys[name] = len(d.Options)
+			keys.add(name)
 			d.addHostEntries(options[i:i+1], KindOption, ruleHostOption)
 		}
 	}

@@ -153,10 +153,15 @@ func Read(r io.Reader) File {
 // never does. Keywords are case-sensitive. The last search line wins. Options of all lines
 // are merged, and the last value of an option wins.
 func Parse(text string) File {
-	p := parser{options: map[string]int{}}
+	var p parser
+	p.allocate()
 	for line := 1; text != ""; line++ {
-		var s string
-		s, text, _ = strings.Cut(text, "\n")
+		s := text
+		if end := strings.IndexByte(text, '\n'); end >= 0 {
+			s, text = text[:end], text[end+1:]
+		} else {
+			text = ""
+		}
 		p.line(strings.TrimSpace(s), line)
 	}
 	return p.File
@@ -164,7 +169,16 @@ func Parse(text string) File {
 
 type parser struct {
 	File
-	options map[string]int // index in Options by key
+	options map[string]int // index in Options by key; nil for a few options
+}
+
+// allocate allocates the lists of a usual file in one piece.
+func (p *parser) allocate() {
+	const nameservers, searches, options = 3, 8, 5
+	buf := make([]Entry, nameservers+searches+options)
+	p.Nameservers, buf = buf[:0:nameservers], buf[nameservers:]
+	p.Searches, buf = buf[:0:searches], buf[searches:]
+	p.Options = buf[:0:options]
 }
 
 func (p *parser) line(s string, line int) {
@@ -214,14 +228,40 @@ func (p *parser) search(rest string, line int) {
 }
 
 func (p *parser) option(e Entry) {
-	key := optionKey(e.Text)
-	if i, found := p.options[key]; found {
+	i := p.indexOf(optionKey(e.Text))
+	if i < len(p.Options) {
 		p.ignore(p.Options[i], reasonOverridden, e.Line)
 		p.Options[i] = e
 		return
 	}
-	p.options[key] = len(p.Options)
 	p.Options = append(p.Options, e)
+}
+
+// indexOf returns the index of the option with the given key, or len(p.Options) if there is
+// none; the caller then appends it.
+func (p *parser) indexOf(key string) int {
+	const few = 16 // real files have at most ten options, a hostile file of 10 MiB has millions
+	n := len(p.Options)
+	if n < few {
+		for i, e := range p.Options {
+			if optionKey(e.Text) == key {
+				return i
+			}
+		}
+		return n
+	}
+	if p.options == nil {
+		p.options = make(map[string]int, 2*few)
+		for i, e := range p.Options {
+			p.options[optionKey(e.Text)] = i
+		}
+	}
+	i, found := p.options[key]
+	if !found {
+		p.options[key] = n
+		return n
+	}
+	return i
 }
 
 func (p *parser) ignore(e Entry, reason Reason, replacedBy int) {

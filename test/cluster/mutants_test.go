@@ -41,7 +41,7 @@ var mutants = []struct{ file, old, new, breaks string }{
 	{"policy/merge.go", "\td.addStep(ruleMerge)",
 		"\tif len(config.Nameservers)+len(config.Searches)+len(config.Options) == 0 {\n\t\treturn\n" +
 			"\t}\n\td.addStep(ruleMerge)", "M3: an empty dnsConfig does nothing"},
-	{"policy/merge.go", `keys[name] = len(d.Options)`, ``, "M4: an option repeats"},
+	{"policy/merge.go", `keys.add(name)`, ``, "M4: an option repeats"},
 	{"policy/merge.go", `o.Text = key`, `_ = key`, "M4: an empty value keeps its colon"},
 	{"policy/merge.go", `case !d.omitsUnsafe(e):`, `case !isUnsafe(e.Kind, e.Text):`,
 		"D3: the kubelet's options are filtered before they override"},
