@@ -35,7 +35,7 @@ const (
 // Validation writes the findings about objects. Call Close at the end.
 type Validation struct {
 	Stdout  io.Writer
-	Format  string // one of these
+	Format  string // text, json, github or sarif
 	Color   bool   // of the format text
 	Verbose bool   // also write findings of severity info, as JSON does
 	Version string // of this program, in SARIF
